@@ -4,6 +4,7 @@ long a file and a function may be."""
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +54,9 @@ SHARED = {"errors", "framing", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
 WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/kubernetes/", "reach/slurm/", "reach/ssh/")
+WAY_NAME = re.compile(r"(?<![a-z])(ssh|slurm)(?![a-z])", re.IGNORECASE)
+# What starts and holds runs, however their hosts are reached.
+GENERIC = ("launch/", "control/", "supervise/", "transport/", "cli/starting.py")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 # `pip install tensorflow` brings these: all that a host has for an agent and the tasks there.
 ON_HOSTS = {"tensorflow", "numpy", "grpc"}
@@ -134,6 +138,22 @@ def ways_bypassed(path: Path, source: str) -> list[str]:
         for line, name in imports_of(path, ast.parse(source))
         if f"{name}.".startswith(folders)
     ]
+
+
+def ways_named(path: Path, source: str) -> list[str]:
+    """Names and texts of a generic file that name a way, docstrings aside."""
+    place = path.relative_to(ROOT).as_posix()
+    in_reach = path.parent == ROOT / "reach" and place != WAYS_TABLE
+    if not (place.startswith(GENERIC) or in_reach):
+        return []
+    found = []
+    tree = ast.parse(source)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        texts = [value for _, value in ast.iter_fields(node) if isinstance(value, str)]
+        if id(node) not in docs and WAY_NAME.search(" ".join(texts).replace("_", " ")):
+            found.append(f"{path}:{getattr(node, 'lineno', 0)}: {' '.join(texts)}")
+    return found
 
 
 def misnamed(path: Path, source: str) -> Iterator[str]:
@@ -226,6 +246,21 @@ def test_only_the_table_of_ways_knows_how_hosts_are_reached() -> None:
         "def f():\n    from psclust.reach.ssh.tunnel import SshTunnel",
     ):
         assert len(ways_bypassed(ROOT / "control/x.py", source)) == 1
+
+
+def test_generic_files_name_no_way_to_reach_hosts() -> None:
+    assert [
+        named for path in SOURCES for named in ways_named(path, path.read_text(encoding="utf-8"))
+    ] == []
+    for source in (
+        'held = file.reach_by == "ssh"',
+        "def f():\n    return file.slurm.requeue",
+        "SSH_LOGIN_S = 5.0",
+        'text = f"Slurm job {job}"',
+        "import psclust.reach.ssh",
+    ):
+        assert ways_named(ROOT / "launch/x.py", source), source
+    assert not ways_named(ROOT / "launch/x.py", '"""By SSH, say."""')
 
 
 def outside_imports(parts: set[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-SSH_LOGIN_S = 5.0  # added to the lease of an agent that is reached through an SSH tunnel
+LOGIN_S = 5.0  # for a new log-in: added to the lease of an agent behind a tunnel
 RECONNECT_S = 3.0  # after a cut, until the connection is back and a renewal has passed
 _SILENT_S = 10.0
 

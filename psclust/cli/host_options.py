@@ -14,7 +14,7 @@ from psclust.cli import output
 from psclust.errors import UsageError
 from psclust.launch.default_file import DEFAULT_FILES, default_file, default_name
 from psclust.launch.program_sources import suited_to_script
-from psclust.reach.ways import MAKERS, find_hosts
+from psclust.reach.ways import find_hosts, host_maker
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.found_hosts import HOST_WORDS
@@ -70,12 +70,13 @@ def read_hosts(
             raise UsageError(
                 "--kubernetes: the hosts are the pods of the run; remove -H and --hostfile."
             )
-        nodes_of = MAKERS["kubernetes"]().hosts_of
+        maker = host_maker("kubernetes")
+        assert maker is not None
         file = load(
             Path(path) if path else None,
             default_name=default_name(path),
             rules=[check_for_pods],
-            nodes_of=nodes_of,
+            nodes_of=maker.hosts_of,
             suit=suited_to_script,
         )
         return HostRequest(file.hosts, file)

@@ -9,9 +9,8 @@ from click.core import ParameterSource
 
 from psclust.errors import UsageError
 from psclust.launch.default_file import default_file
-from psclust.launch.submission import check_for_slurm
 from psclust.launch.up_request import UpRequest, read_request
-from psclust.reach.ways import MAKERS, batch_system
+from psclust.reach.ways import batch_system, host_maker
 from psclust.spec.kubernetes_checks import check_for_kubernetes, check_for_pods, refuse_hosts
 from psclust.spec.load import Override
 
@@ -55,17 +54,15 @@ def request_from_flags(
             path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts
         )
     if for_slurm:
-        rules, nodes_of = [check_for_slurm], batch_system().nodes_of
+        rules, nodes_of = [batch_system().check_file], batch_system().nodes_of
         return read_request(
             path, overrides, run_dir, rules=rules, nodes_of=nodes_of, array_task=array_task
         )
     if kubernetes:
+        maker = host_maker("kubernetes")
+        assert maker is not None
         return read_request(
-            path,
-            overrides,
-            run_dir,
-            rules=[check_for_pods],
-            nodes_of=MAKERS["kubernetes"]().hosts_of,
+            path, overrides, run_dir, rules=[check_for_pods], nodes_of=maker.hosts_of
         )
     return read_request(path, overrides, run_dir)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from psclust.launch.up_request import UpRequest
 from psclust.plan.diff import Changes
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
-from psclust.reach.ways import queue_again
+from psclust.reach.ways import batch_of
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import SAVED_CODE, RunStatus
 from psclust.spec.plurals import counted
@@ -78,9 +79,11 @@ def started(
         return 0
     folder, lock = outcome
     code = _start_and_stay(request, folder, lock, detach=detach, keep=keep, top=top)
-    if code == SAVED_CODE:
-        queue_again(
+    system = batch_of(request.file.reach_by)
+    if code == SAVED_CODE and system is not None:
+        system.start_again(
             request.file,
+            os.environ,
             lambda line: output.say(f"psclust: {line}"),
             lambda: queue_run(request, folder),
         )
@@ -126,7 +129,7 @@ def _start_and_stay(
 ) -> int:
     """The exit code."""
     with (
-        Interrupts(term_saves=request.file.reach_by == "slurm") as interrupts,
+        Interrupts(term_saves=batch_of(request.file.reach_by) is not None) as interrupts,
         hold_run(request, folder, lock, lambda: interrupts.count) as run,
     ):
         try:

@@ -35,7 +35,7 @@ def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = F
     check(submission)
     job = submit(submission)
     names = _names(submission)
-    output.say(f"{names} {'are' if submission.array_tasks else 'is'} queued as Slurm job {job}")
+    output.say(f"{names} {'are' if submission.array_tasks else 'is'} queued as {job}")
     name = request.cluster.name
     output.say(
         f"what the job prints: {RunFolder(request.cluster.path / submission.run_id).job_output}"

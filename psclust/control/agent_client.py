@@ -18,7 +18,7 @@ from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import AgentAccess
 from psclust.agent.lease import (
-    SSH_LOGIN_S,
+    LOGIN_S,
     SupervisorLease,
     clock,
     find_loss,
@@ -81,7 +81,7 @@ class AgentClient:
         self._listener = listener
         self._suspended = suspended or start_suspend_detector()
         self._updates = AgentUpdates(access.host, folder, listener)
-        self._lease = SupervisorLease(access.lease_s, clock(), SSH_LOGIN_S if access.via else 0.0)
+        self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
         self._channel = AgentChannel(access)
         self._stub = agent_pb2_grpc.AgentStub(self._channel.channel)
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()

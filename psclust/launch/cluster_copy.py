@@ -3,6 +3,7 @@ folder."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -14,18 +15,21 @@ from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster_file import ClusterFile
 
 
-def cluster_text(file: ClusterFile, hosts: object) -> str:
-    """The keys that the user has set, flags included, with absolute paths, and `hosts`."""
+def cluster_text(
+    file: ClusterFile,
+    hosts: object,
+    hosts_of_job: Callable[[Sequence[str]], Sequence[str]] = list,
+) -> str:
+    """The keys that the user has set, flags included, with absolute paths, and `hosts`.
+    hosts_of_job: what `hosts` of a job becomes."""
     given = file.model_dump(
         mode="json",
         exclude_unset=True,
         exclude={"hosts", "found", "suited", "array_task", "kubernetes"},
     )
     for job in given.get("jobs", {}).values():
-        # het-0 stands for all nodes of a group, which are het-0.1, het-0.2, ...
-        # (`BatchSystem.nodes_of`).
-        if job.get("hosts") and hosts == "slurm":
-            job["hosts"] = list(dict.fromkeys(name.partition(".")[0] for name in job["hosts"]))
+        if job.get("hosts"):
+            job["hosts"] = list(hosts_of_job(job["hosts"]))
     return yaml.safe_dump(
         {"name": file.name, "hosts": hosts} | given,
         sort_keys=False,

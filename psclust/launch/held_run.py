@@ -20,6 +20,7 @@ from psclust.launch.metrics_port import listen_for_metrics
 from psclust.launch.up_request import UpRequest
 from psclust.plan.task_environment import library_environment
 from psclust.plan.task_plan import TaskPlan
+from psclust.reach.ways import batch_of
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, write_status
@@ -172,7 +173,7 @@ def hold_run(
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
         ports = request.file.ports if is_range(request.file.ports) else "auto"
-        job_ports = ports if request.file.reach_by == "slurm" else None
+        job_ports = ports if batch_of(request.file.reach_by) else None
         board = board_command(request, folder)
         with listen_for_metrics(request.file.metrics) as metrics:
             wanted = SupervisorRequest(

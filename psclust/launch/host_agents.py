@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from psclust.agent.lease import SSH_LOGIN_S, granted_s
+from psclust.agent.lease import LOGIN_S, granted_s
 from psclust.errors import PsclustError, UsageError
 from psclust.launch.run_places import record_places
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_environment import library_environment, passed
+from psclust.reach.ways import host_maker, may_be_here, tunnels_via
 from psclust.rundir.agents_file import LiveAgents, write_agents
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
@@ -39,9 +40,7 @@ _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 def other_hosts(file: ClusterFile) -> Sequence[Host]:
     """The hosts whose tasks agents run; none if all tasks run on this machine. Raises UsageError
     for a mixture: the other hosts could not reach tasks on 127.0.0.1."""
-    if file.reach_by != "ssh":
-        # On this node of a Slurm job, too: Slurm signals all that a batch script has started, but
-        # not what is in a step of its own.
+    if not may_be_here(file.reach_by):
         return file.hosts
     names = {host.name for host in file.hosts}
     local = names & (_LOCAL | {socket.gethostname()})
@@ -70,7 +69,6 @@ def start_host_agents(
     from psclust.control.common_addresses import common_addresses
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
-    from psclust.reach.ways import host_maker, tunnels_via
 
     file, hosts = request.file, connections.hosts
     with HostPythons(connections, candidates(file.python)) as pythons:
@@ -110,7 +108,7 @@ def start_host_agents(
 
 def _agents_of(file: ClusterFile) -> LiveAgents:
     keys = file.deadlines
-    more_s = SSH_LOGIN_S + keys.stop
+    more_s = LOGIN_S + keys.stop
     hosts = tuple(host.name for host in file.hosts)
     return LiveAgents(
         hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, keys.stop

@@ -62,23 +62,23 @@ class JobRuns:
         if job is None or state is None or status.ended:
             return status
         if state.waiting:
-            # Of a job that Slurm has put back into the queue, nothing runs any more.
+            # Of a job that has been put back into the queue, nothing runs any more.
             tasks = tuple(replace(task, phase=QUEUED, pid=None) for task in status.tasks)
             return replace(
                 status,
                 phase=QUEUED,
                 tasks=tasks,
-                notes=(*status.notes, f"waiting for Slurm job {job.id} ({state})"),
+                notes=(*status.notes, f"waiting for {_named(job)} ({state})"),
             )
         return (
-            replace(status, notes=(*status.notes, f"Slurm job {job.id} is {state}"))
+            replace(status, notes=(*status.notes, f"{_named(job)} is {state}"))
             if status.phase == QUEUED
             else status
         )
 
     def cancel(self, cluster: ClusterFolder) -> str:
-        """End the job of a run elsewhere, and wait until it is gone; returns its id. Raises
-        UsageError, StartError."""
+        """End the job of a run elsewhere, and wait until it is gone; returns its name for messages.
+        Raises UsageError, StartError."""
         folder = cluster.current()
         job = BatchJob.read(folder.job) if folder else None
         assert folder is not None
@@ -88,14 +88,14 @@ class JobRuns:
         while not batch_system().states([job.id])[job.id].over:
             if time.monotonic() > end:
                 raise StartError(
-                    f"{cluster.name}: "
-                    f"Slurm job {job.id} is still there {_ENDING_S:g} s after `scancel {job.id}`."
+                    f"{cluster.name}: {_named(job)} is still there {_ENDING_S:g} s after it was "
+                    "cancelled."
                 )
             time.sleep(_POLL_S)
         record_lost_job(
-            folder, exit_code=CANCELLED_CODE, text=f"psclust down cancelled Slurm job {job.id}"
+            folder, exit_code=CANCELLED_CODE, text=f"psclust down cancelled {_named(job)}"
         )
-        return job.id
+        return _named(job)
 
     def _ask(self, jobs: list[str]) -> None:
         due = [
@@ -121,7 +121,7 @@ class JobRuns:
         where = f": {last}; all of its output: {folder.job_output}" if last else ""
         with suppress(OSError):  # another user's
             record_lost_job(
-                folder, exit_code=1, text=f"Slurm job {job.id} is gone ({state}), {how}{where}"
+                folder, exit_code=1, text=f"{_named(job)} is gone ({state}), {how}{where}"
             )
 
 
@@ -152,9 +152,13 @@ def refuse_if_elsewhere(cluster: ClusterFolder) -> None:
     phase = runs.status(folder).phase
     what = "is queued" if phase == QUEUED else "runs"
     raise UsageError(
-        f"{cluster.name} {what} as Slurm job {job.id if job else '?'}: follow it (psclust logs -f "
+        f"{cluster.name} {what} as {_named(job or BatchJob('?'))}: follow it (psclust logs -f "
         f"{cluster.name}), end it (psclust down {cluster.name}), or give this one another --name."
     )
+
+
+def _named(job: BatchJob) -> str:
+    return batch_system().named(job.id)
 
 
 def _is_elsewhere(cluster: ClusterFolder) -> bool:

@@ -17,20 +17,21 @@ from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.task_plan import TaskPlan
+from psclust.reach.batch_jobs import BatchSystem
 from psclust.transport.open_files import needed
 
 
-def refuse_what_cannot_start(request: UpRequest, *, in_job: bool = False) -> None:
+def refuse_what_cannot_start(request: UpRequest, *, job_of: BatchSystem | None = None) -> None:
     """Raises UsageError with a line for each thing that does not exist. On other hosts, only files
-    that are sent there are checked; the nodes of a job to be submitted (`in_job`) share this
-    machine's files, but lines of its script may bring commands."""
-    here = not request.file.slurm.setup if in_job else not other_hosts(request.file)
+    that are sent there are checked; the nodes of a job to be submitted (to `job_of`) share this
+    machine's files, but may have other commands."""
+    here = not (job_of.brings_commands(request.file) if job_of else other_hosts(request.file))
     found = (
         problem
         for entry in request.layout.jobs
         for problem in _problems(request, entry, request.first_tasks[entry.name], here)
     )
-    board = [board_problem()] if request.file.tensorboard and not in_job else []
+    board = [board_problem()] if request.file.tensorboard and job_of is None else []
     lines = list(dict.fromkeys(line for line in (*board, *found) if line is not None))
     if lines:
         raise UsageError("\n".join(lines))

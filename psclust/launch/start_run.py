@@ -22,7 +22,7 @@ from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
 from psclust.reach.made_hosts import make_hosts, remove_hosts
-from psclust.reach.ways import batch_system
+from psclust.reach.ways import batch_of
 from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
@@ -37,7 +37,8 @@ def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
     """A new run's folder, and the lock that makes it the live run of its name; None while another
     one is live. Raises StartError where the folder cannot be made, UsageError where the name
     belongs to a batch job that is queued or runs elsewhere."""
-    job = batch_system().own_job(os.environ) if request.file.reach_by == "slurm" else None
+    system = batch_of(request.file.reach_by)
+    job = system.own_job(os.environ) if system else None
     try:
         queued = job_folder(request, job)
         lock = request.cluster.lock()

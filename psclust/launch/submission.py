@@ -1,4 +1,4 @@
-"""`up --slurm`: a cluster file becomes a batch job, whose run has its folder from then on."""
+"""A cluster file becomes a batch job, whose run has its folder from then on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,7 @@ from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import QUEUED, RunStatus, TaskStatus
 from psclust.rundir.status_file import write_status
-from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.key_types import ARRAY_TASK
-from psclust.spec.problems import Problem
 
 # Given the task of an array (None: as the file has it), the request.
 ReadRequest = Callable[[str | None], UpRequest]
@@ -43,21 +41,12 @@ class Submission:
     copy: str
 
 
-def check_for_slurm(file: ClusterFile) -> Iterator[Problem]:
-    """Every reason why the file cannot become a job."""
-    if file.found is None:
-        yield Problem(
-            ("hosts",),
-            "Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm.",
-            (("hostfile",),),
-        )
-
-
 def prepare(read: ReadRequest) -> Submission:
-    """Everything that needs no answer of Slurm's. Raises UsageError."""
+    """Everything that needs no answer of the batch system's. Raises UsageError."""
+    system = batch_system()
     # As it is in the job: with {array_task} in place.
     template = read(ARRAY_TASK)
-    tasks = batch_system().array_tasks(template.file.slurm)
+    tasks = system.array_tasks(template.file)
     if tasks and ARRAY_TASK not in template.file.name:
         name = template.file.name
         raise UsageError(
@@ -66,7 +55,7 @@ def prepare(read: ReadRequest) -> Submission:
         )
     requests = [read(task) for task in tasks] or [read(None)]
     for request in requests:
-        refuse_what_cannot_start(request, in_job=True)
+        refuse_what_cannot_start(request, job_of=system)
     run_id = max(request.cluster.next_id() for request in requests)
     folder = RunFolder(template.cluster.path / run_id)
     state = str(template.cluster.path.parent)
@@ -80,15 +69,20 @@ def prepare(read: ReadRequest) -> Submission:
         "-f",
         str(folder.cluster_file),
     ]
-    script = batch_system().script(
-        template.file, command, Path(template.launcher.cwd), folder.job_output
+    script = system.script(
+        template.file,
+        template.layout.hosts,
+        command,
+        Path(template.launcher.cwd),
+        folder.job_output,
     )
-    return Submission(requests, tasks, run_id, script, cluster_text(template.file, "slurm"))
+    copy = cluster_text(template.file, system.HOSTS, system.groups_of)
+    return Submission(requests, tasks, run_id, script, copy)
 
 
 def check(submission: Submission) -> str:
-    """Slurm's answer. Raises UsageError where a run of that name is queued or live, or Slurm
-    refuses the job."""
+    """The batch system's answer. Raises UsageError where a run of that name is queued or live, or
+    the job is refused."""
     for request in submission.requests:
         refuse_if_elsewhere(request.cluster)
         if request.cluster.is_live():
@@ -101,8 +95,8 @@ def check(submission: Submission) -> str:
 
 
 def submit(submission: Submission) -> str:
-    """The job's id; its run is queued. Raises UsageError, or StartError where a folder cannot be
-    made."""
+    """The job's name, for messages; its run is queued. Raises UsageError, or StartError where a
+    folder cannot be made."""
     folders: list[RunFolder] = []
     try:
         for request in submission.requests:
@@ -122,7 +116,7 @@ def submit(submission: Submission) -> str:
     ids = [batch_system().task_id(job, task) for task in submission.array_tasks] or [job]
     for folder, own in zip(folders, ids, strict=True):
         BatchJob(own).write_first(folder.job)
-    return job
+    return batch_system().named(job)
 
 
 def queued_run(

@@ -16,7 +16,7 @@ from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
-from psclust.reach.ways import find_hosts
+from psclust.reach.ways import batch_system, find_hosts
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
@@ -85,7 +85,7 @@ def read_request(
         find_hosts=find_hosts,
         nodes_of=nodes_of,
         suit=suited_to_script if path else _suited_without_file,
-        array_task=array_task or os.environ.get("SLURM_ARRAY_TASK_ID"),
+        array_task=array_task or batch_system().array_task(os.environ),
     )
     launcher = HostEnvironment(
         environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()

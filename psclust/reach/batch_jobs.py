@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from psclust.spec.cluster import Host, Task
     from psclust.spec.cluster_file import ClusterFile, ClusterText
     from psclust.spec.found_hosts import FoundHosts
-    from psclust.spec.host_keys import Slurm
+    from psclust.spec.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,37 @@ class JobState:
 
 
 class BatchSystem(Protocol):
-    """How a batch system is called, from one of its login nodes."""
+    """How a batch system is called, from one of its login nodes.
+
+    HOSTS: what `hosts:` says in the cluster file of a job."""
+
+    HOSTS: str
+
+    def check_file(self, file: ClusterFile) -> Iterator[Problem]:
+        """Every reason why the file cannot become a job."""
 
     def nodes_of(self, file: ClusterText) -> FoundHosts:
         """The nodes that a job will have, by names of our own."""
 
-    def array_tasks(self, slurm: Slurm) -> Sequence[str]:
+    def groups_of(self, hosts: Sequence[str]) -> Sequence[str]:
+        """What a job's `hosts` says in a cluster file: groups in place of nodes of `nodes_of`."""
+
+    def brings_commands(self, file: ClusterFile) -> bool:
+        """Whether the job may have commands that this machine lacks."""
+
+    def array_tasks(self, file: ClusterFile) -> Sequence[str]:
         """The tasks of the array that is asked for; none if it is no array. Raises UsageError."""
 
-    def script(self, file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
-        """The script of the job: `command` in `folder`. {array_task} in a path stands for the
-        number of the task."""
+    def script(
+        self,
+        file: ClusterFile,
+        hosts: Mapping[Task, Host],
+        command: Sequence[str],
+        folder: Path,
+        output: Path,
+    ) -> str:
+        """The script of the job: `command` in `folder`. hosts: that of every task. {array_task} in
+        a path stands for the number of the task."""
 
     def check(self, script: str) -> str:
         """Ask the batch system whether it takes this script; returns its answer. Raises
@@ -50,6 +71,12 @@ class BatchSystem(Protocol):
     def task_id(self, job: str, array_task: str) -> str:
         """The id of a task of an array."""
 
+    def named(self, job: str) -> str:
+        """The job with this id, in messages."""
+
+    def array_task(self, environ: Mapping[str, str]) -> str | None:
+        """The number of the task of an array that this process is in."""
+
     def own_job(self, environ: Mapping[str, str]) -> str | None:
         """The id of the job that this process is in."""
 
@@ -58,3 +85,13 @@ class BatchSystem(Protocol):
 
     def cancel(self, job: str) -> None:
         """Raises UsageError."""
+
+    def start_again(
+        self,
+        file: ClusterFile,
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+        before: Callable[[], None],
+    ) -> None:
+        """Have the job that this process runs in started again, if it may. `say` gets a line for
+        the user; `before` is called first, as this process may then end at any time."""

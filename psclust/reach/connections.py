@@ -16,7 +16,10 @@ from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
+    from psclust.reach.batch_jobs import BatchSystem
+    from psclust.reach.host_maker import HostMaker
     from psclust.spec.cluster_file import ClusterFile
+    from psclust.spec.found_hosts import FoundHosts
 
 Input = bytes | Iterable[bytes] | None
 Progress = Callable[
@@ -117,7 +120,22 @@ class Tunnel(Protocol):
 
 
 class Way(Protocol):
-    """A module that reaches hosts in one way."""
+    """A module that reaches hosts in one way.
+
+    MAY_BE_HERE: whether a host may be this machine itself, where tasks run without an agent."""
+
+    MAY_BE_HERE: bool
+
+    def find_hosts(self, environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None:
+        """The hosts that the surroundings of this process give it, if they do. asked: it is a
+        mistake if they do not. Raises UsageError."""
+
+    def batch_system(self) -> BatchSystem | None:
+        """What gives jobs their hosts; None if nothing does."""
+
+    def host_maker(self) -> HostMaker | None:
+        """What makes the hosts of a run, and removes them at its end, so that nothing of a run is
+        left on them; None for hosts that exist by themselves."""
 
     def connect(
         self, file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None

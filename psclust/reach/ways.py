@@ -1,6 +1,5 @@
 """The ways to reach hosts, and the one place that chooses among them. A new way is a module with
-the functions of `Way`, a line in WAYS, and its word in `spec.key_types.ReachBy`; a way that also
-finds hosts by itself has a line in FINDERS, one that makes them a line in MAKERS."""
+what `Way` asks for, a line in WAYS, and its word in `spec.key_types.ReachBy`."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from psclust.reach.batch_jobs import BatchSystem
 from psclust.reach.connections import Connections, Progress, Tunnel, Way
@@ -18,10 +17,6 @@ from psclust.spec.found_hosts import LOCAL, FoundHosts
 
 if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile
-
-
-class Finder(Protocol):
-    def __call__(self, environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None: ...
 
 
 def _ssh() -> Way:
@@ -42,27 +37,8 @@ def _kubernetes() -> Way:
     return kube_way
 
 
-def _make_pods() -> HostMaker:
-    from psclust.reach.kubernetes import make_pods
-
-    return make_pods
-
-
-def _find_slurm(environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None:
-    from psclust.reach.slurm.allocation import find_allocation
-
-    allocation = find_allocation(environ, asked=asked)
-    return allocation.found_hosts() if allocation else None
-
-
 # `reach_by` of the cluster file -> its way, imported when it is needed.
 WAYS: Mapping[str, Callable[[], Way]] = {"ssh": _ssh, "slurm": _slurm, "kubernetes": _kubernetes}
-# `hosts:` of the cluster file -> what finds the hosts in an environment, if there are any. asked:
-# it is a mistake if there are none.
-FINDERS: Mapping[str, Finder] = {"slurm": _find_slurm}
-# `reach_by` -> what makes the hosts of a run, and removes them at its end. Nothing of a run is left
-# on such hosts.
-MAKERS: Mapping[str, Callable[[], HostMaker]] = {"kubernetes": _make_pods}
 
 
 def find_hosts(word: str | None) -> FoundHosts | None:
@@ -70,36 +46,29 @@ def find_hosts(word: str | None) -> FoundHosts | None:
     if word == LOCAL:
         return None
     if word is not None:
-        return FINDERS[word](os.environ, asked=True)
-    return next(
-        (
-            found
-            for find in FINDERS.values()
-            if (found := find(os.environ, asked=False)) is not None
-        ),
-        None,
-    )
-
-
-def queue_again(file: ClusterFile, say: Callable[[str], None], before: Callable[[], None]) -> None:
-    """Have the batch system that this process runs in start it again, if there is one and it may.
-    `say` gets a line for the user; `before` is called first, as this process may then end at any
-    time."""
-    if file.reach_by == "slurm":
-        from psclust.reach.slurm.requeue import requeue
-
-        requeue(file.slurm.requeue, os.environ, say, before)
+        return WAYS[word]().find_hosts(os.environ, asked=True)
+    ways = (way() for way in WAYS.values())
+    return next((found for way in ways if (found := way.find_hosts(os.environ, asked=False))), None)
 
 
 def batch_system() -> BatchSystem:
-    from psclust.reach.slurm import sbatch
+    """The one to which jobs are submitted."""
+    return next(system for word in WAYS if (system := batch_of(word)) is not None)
 
-    return sbatch
+
+def batch_of(reach_by: str) -> BatchSystem | None:
+    """See `Way.batch_system`."""
+    return WAYS[reach_by]().batch_system()
 
 
 def host_maker(reach_by: str) -> HostMaker | None:
-    """None for hosts that exist by themselves."""
-    return MAKERS[reach_by]() if reach_by in MAKERS else None
+    """See `Way.host_maker`."""
+    return WAYS[reach_by]().host_maker()
+
+
+def may_be_here(reach_by: str) -> bool:
+    """See `Way.MAY_BE_HERE`."""
+    return WAYS[reach_by]().MAY_BE_HERE
 
 
 def connect(

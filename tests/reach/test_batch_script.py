@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import ClusterFileError, UsageError
-from psclust.launch.submission import check_for_slurm
+from psclust.plan.cluster_layout import lay_out
 from psclust.reach.batch_jobs import JobState
 from psclust.reach.slurm import sbatch
 from psclust.reach.slurm.batch_script import array_tasks, nodes_of, render_script
+from psclust.reach.slurm.sbatch import check_file
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_keys import Slurm
 from psclust.spec.key_types import ARRAY_TASK
@@ -21,13 +22,17 @@ from psclust.spec.load import load
 COMMAND = ["/usr/bin/python3", "-m", "psclust", "up"]
 
 
+def script_of(file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
+    return render_script(file, lay_out(file).hosts, command, folder, output)
+
+
 def file_of(folder: Path, text: str) -> ClusterFile:
     path = folder / "cluster.yaml"
     path.write_text(text)
     return load(
         path,
         default_name="digits",
-        rules=[check_for_slurm],
+        rules=[check_file],
         nodes_of=nodes_of,
         array_task=ARRAY_TASK,
     )
@@ -101,14 +106,14 @@ exec /usr/bin/python3 -m psclust up
 )
 def test_the_script_is_as_it_was(text: str, tmp_path: Path) -> None:
     assert (
-        render_script(file_of(tmp_path, text), COMMAND, Path("/home/me"), Path("/runs/job.out"))
+        script_of(file_of(tmp_path, text), COMMAND, Path("/home/me"), Path("/runs/job.out"))
         == SCRIPTS[text]
     )
 
 
 def test_paths_reach_sbatch_and_the_shell_unchanged(tmp_path: Path) -> None:
     file = file_of(tmp_path, "jobs: {worker: 1}")
-    script = render_script(
+    script = script_of(
         file,
         ["/a b/python", "-f", "/runs/x-{array_task}/it's"],
         Path("/my home"),

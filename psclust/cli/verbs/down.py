@@ -127,8 +127,7 @@ def _end(cluster: ClusterFolder, *, now: bool) -> None:
     folder, runs = current_run(cluster), job_runs()
     if runs.status(folder).phase == QUEUED:
         output.say(
-            f"{cluster.name} is down; "
-            f"Slurm job {runs.cancel(cluster)} was cancelled before it started"
+            f"{cluster.name} is down; {runs.cancel(cluster)} was cancelled before it started"
         )
         return
     if _ask(cluster, folder, now=now):
@@ -170,9 +169,7 @@ def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
         return True
     if cluster.is_elsewhere():
         job = job_runs().cancel(cluster)
-        output.say(
-            f"the supervisor of {cluster.name} does not answer; its Slurm job {job} was cancelled"
-        )
+        output.say(f"the supervisor of {cluster.name} does not answer; its {job} was cancelled")
         return False
     output.say(
         f"the supervisor of {cluster.name} does not answer; "

@@ -5,27 +5,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from psclust.pods.agent_pods import pod_name
-from psclust.pods.job_object import labels
 from psclust.reach.connections import Progress
-from psclust.reach.kubernetes.exec_tunnel import ExecTunnel
-from psclust.reach.kubernetes.kube_api import (
-    KubeApi,
-    KubePlace,
-    find_place,
-    is_in_cluster,
-    labels_of,
-)
-from psclust.reach.kubernetes.kube_hosts import KubeHosts
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile
+
+if TYPE_CHECKING:
+    from psclust.reach.host_maker import HostMaker
+    from psclust.reach.kubernetes.exec_tunnel import ExecTunnel
+    from psclust.reach.kubernetes.kube_hosts import KubeHosts
+    from psclust.spec.cluster_file import ClusterFile
+
+MAY_BE_HERE = False
+
+
+def find_hosts(environ: Mapping[str, str], *, asked: bool) -> None:
+    return None
+
+
+def batch_system() -> None:
+    return None
+
+
+def host_maker() -> HostMaker:
+    from psclust.reach.kubernetes import make_pods
+
+    return make_pods
 
 
 def connect(
     file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
 ) -> KubeHosts:
+    from psclust.pods.job_object import labels
+    from psclust.reach.kubernetes.kube_api import KubeApi, find_place, labels_of
+    from psclust.reach.kubernetes.kube_hosts import KubeHosts
+
     api = KubeApi(find_place(file.kubernetes, os.environ))
     return KubeHosts(
         api, file.name, labels_of(labels(file.name)), hosts, partial=partial, progress=progress
@@ -34,6 +48,8 @@ def connect(
 
 def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
     """Outside of the Kubernetes cluster the addresses of pods lead nowhere."""
+    from psclust.reach.kubernetes.kube_api import find_place, is_in_cluster
+
     if not file.tunnel and is_in_cluster(os.environ):
         return None
     return {
@@ -44,5 +60,9 @@ def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
 
 
 def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> ExecTunnel:
+    from psclust.pods.agent_pods import pod_name
+    from psclust.reach.kubernetes.exec_tunnel import ExecTunnel
+    from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
+
     api = KubeApi(KubePlace.from_json(place["place"]))
     return ExecTunnel(api, pod_name(place["cluster"], host.name), place["python"], target)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 from psclust.errors import UsageError
-from psclust.plan.cluster_layout import lay_out
-from psclust.spec.cluster import Host
+from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.host_keys import Slurm
@@ -68,10 +67,16 @@ def _count_groups(file: ClusterText) -> int:
     return max((int(match[1]) + 1 for match in named if match), default=1)
 
 
-def render_script(file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
+def render_script(
+    file: ClusterFile,
+    hosts: Mapping[Task, Host],
+    command: Sequence[str],
+    folder: Path,
+    output: Path,
+) -> str:
     """See `BatchSystem.script`; `file` has the nodes of `nodes_of`."""
     lines = ["#!/bin/bash"]
-    for number, group in enumerate(_groups(file)):
+    for number, group in enumerate(_groups(file, hosts)):
         lines += ["#SBATCH hetjob"] if number else []
         lines += [
             f"#SBATCH {' '.join(options)}"
@@ -116,13 +121,13 @@ def _option(words: Sequence[str], long: str, short: str) -> str | None:
     return value
 
 
-def _groups(file: ClusterFile) -> list[_Group]:
+def _groups(file: ClusterFile, hosts: Mapping[Task, Host]) -> list[_Group]:
     """As small as the tasks allow where they are placed: `up` places them in the same way in the
     job."""
     slurm = file.slurm
     tasks: dict[str, int] = {}
     gpus: dict[str, int] = {}
-    for task, host in lay_out(file).hosts.items():
+    for task, host in hosts.items():
         tasks[host.name] = tasks.get(host.name, 0) + 1
         gpus[host.name] = gpus.get(host.name, 0) + (file.all_jobs[task.job].gpus or 0)
     groups: dict[str, list[Host]] = {}

@@ -6,18 +6,19 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psclust.errors import UsageError
 from psclust.reach.batch_jobs import JobState
+from psclust.spec.problems import Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from psclust.spec.cluster import Host, Task
     from psclust.spec.cluster_file import ClusterFile, ClusterText
     from psclust.spec.found_hosts import FoundHosts
-    from psclust.spec.host_keys import Slurm
 
 _COMMAND_S = 60.0
 _OVER = {
@@ -46,22 +47,49 @@ _REMEDIES = (
 )
 
 
+HOSTS = "slurm"
+
+
+def check_file(file: ClusterFile) -> Iterator[Problem]:
+    if file.found is None:
+        yield Problem(
+            ("hosts",),
+            "Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm.",
+            (("hostfile",),),
+        )
+
+
 def nodes_of(file: ClusterText) -> FoundHosts:
     from psclust.reach.slurm import batch_script
 
     return batch_script.nodes_of(file)
 
 
-def array_tasks(slurm: Slurm) -> Sequence[str]:
+def groups_of(hosts: Sequence[str]) -> Sequence[str]:
+    """het-0 stands for all nodes of a group, which are het-0.1, het-0.2, ..."""
+    return list(dict.fromkeys(host.partition(".")[0] for host in hosts))
+
+
+def brings_commands(file: ClusterFile) -> bool:
+    return bool(file.slurm.setup)
+
+
+def array_tasks(file: ClusterFile) -> Sequence[str]:
     from psclust.reach.slurm import batch_script
 
-    return batch_script.array_tasks(slurm)
+    return batch_script.array_tasks(file.slurm)
 
 
-def script(file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
+def script(
+    file: ClusterFile,
+    hosts: Mapping[Task, Host],
+    command: Sequence[str],
+    folder: Path,
+    output: Path,
+) -> str:
     from psclust.reach.slurm import batch_script
 
-    return batch_script.render_script(file, command, folder, output)
+    return batch_script.render_script(file, hosts, command, folder, output)
 
 
 def check(script: str) -> str:
@@ -75,6 +103,14 @@ def submit(script: str) -> str:
 
 def task_id(job: str, array_task: str) -> str:
     return f"{job}_{array_task}"
+
+
+def named(job: str) -> str:
+    return f"Slurm job {job}"
+
+
+def array_task(environ: Mapping[str, str]) -> str | None:
+    return environ.get("SLURM_ARRAY_TASK_ID")
 
 
 def own_job(environ: Mapping[str, str]) -> str | None:
@@ -99,6 +135,17 @@ def states(jobs: Sequence[str]) -> dict[str, JobState]:
 
 def cancel(job: str) -> None:
     _call(["scancel", job])
+
+
+def start_again(
+    file: ClusterFile,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    before: Callable[[], None],
+) -> None:
+    from psclust.reach.slurm.requeue import requeue
+
+    requeue(file.slurm.requeue, environ, say, before)
 
 
 def _is(record: Mapping[str, Any], job: str) -> bool:

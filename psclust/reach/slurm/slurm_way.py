@@ -5,21 +5,45 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psclust.errors import HostError
 from psclust.reach.connections import Progress
-from psclust.reach.python.remote_command import candidates
+from psclust.reach.slurm import sbatch
 from psclust.reach.slurm.allocation import find_allocation, srun_environment
-from psclust.reach.slurm.nodes import SlurmNodes, srun_line
-from psclust.reach.slurm.srun_tunnel import SrunTunnel
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.found_hosts import FoundHosts
+
+if TYPE_CHECKING:
+    from psclust.reach.batch_jobs import BatchSystem
+    from psclust.reach.slurm.nodes import SlurmNodes
+    from psclust.reach.slurm.srun_tunnel import SrunTunnel
+    from psclust.spec.cluster_file import ClusterFile
+
+# Slurm signals all that a batch script has started, but not what is in a step of its own: on the
+# node where `up` runs there is an agent, too.
+MAY_BE_HERE = False
+
+
+def find_hosts(environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None:
+    allocation = find_allocation(environ, asked=asked)
+    return allocation.found_hosts() if allocation else None
+
+
+def batch_system() -> BatchSystem:
+    return sbatch
+
+
+def host_maker() -> None:
+    return None
 
 
 def connect(
     file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
 ) -> SlurmNodes:
+    from psclust.reach.python.remote_command import candidates
+    from psclust.reach.slurm.nodes import SlurmNodes
+
     allocation = find_allocation(os.environ, asked=True)
     assert allocation is not None
     return SlurmNodes(
@@ -38,6 +62,10 @@ def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
 
 
 def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> SrunTunnel:
+    from psclust.reach.python.remote_command import candidates
+    from psclust.reach.slurm.nodes import srun_line
+    from psclust.reach.slurm.srun_tunnel import SrunTunnel
+
     allocation = find_allocation(os.environ, asked=True)
     node = allocation.node(host.name) if allocation else None
     if allocation is None or node is None:

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psclust.reach.connections import Progress
-from psclust.reach.ssh.ssh_hosts import SshHosts
-from psclust.reach.ssh.tunnel import SshTunnel
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile
+
+if TYPE_CHECKING:
+    from psclust.reach.ssh.ssh_hosts import SshHosts
+    from psclust.reach.ssh.tunnel import SshTunnel
+    from psclust.spec.cluster_file import ClusterFile
+
+MAY_BE_HERE = True
+
+
+def find_hosts(environ: Mapping[str, str], *, asked: bool) -> None:
+    return None
+
+
+def batch_system() -> None:
+    return None
+
+
+def host_maker() -> None:
+    return None
 
 
 def connect(
     file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
 ) -> SshHosts:
+    from psclust.reach.ssh.ssh_hosts import SshHosts
+
     return SshHosts(
         hosts,
         parallel=file.ssh.parallel,
@@ -29,4 +47,6 @@ def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
 
 
 def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> SshTunnel:
+    from psclust.reach.ssh.tunnel import SshTunnel
+
     return SshTunnel(host, target)
