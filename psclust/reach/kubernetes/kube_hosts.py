@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Sequence
 
 from psclust.errors import HostError, StartError
 from psclust.pods.agent_pods import pod_name
@@ -14,13 +13,11 @@ from psclust.reach.kubernetes.kube_api import KubeApi
 from psclust.reach.kubernetes.kube_exec import ExecStream, PodCommand
 from psclust.reach.kubernetes.pod_states import read_state
 from psclust.reach.leash import leash
+from psclust.reach.listed_hosts import PURPOSE, ListedHosts, shown
 from psclust.spec.cluster import Host
 
-_PURPOSE = "a command ran there"
-_SHOWN = 60  # characters of a command in a message
 
-
-class KubeHosts(AbstractContextManager["KubeHosts"]):
+class KubeHosts(ListedHosts):
     """`Connections` to pods that run. cluster: the run's name, with which those of the pods begin.
     selector: labels of all of them."""
 
@@ -34,41 +31,12 @@ class KubeHosts(AbstractContextManager["KubeHosts"]):
         partial: bool,
         progress: Progress | None = None,
     ) -> None:
-        self.way = "Kubernetes"
-        self.hosts = tuple(hosts)
-        self.failures: dict[str, str] = {}
+        super().__init__("Kubernetes", hosts, partial=partial, progress=progress)
         self._api, self._cluster, self._selector = api, cluster, selector
-        self._partial, self._progress = partial, progress
-        self._addresses: dict[str, str] = {}
-
-    def __enter__(self) -> KubeHosts:
-        states = {
-            pod["metadata"]["name"]: read_state(pod) for pod in self._api.list_pods(self._selector)
-        }
-        for count, host in enumerate(self.hosts, 1):
-            state = states.get(pod_name(self._cluster, host.name))
-            if state is None or state.address is None:
-                said = f"its pod is {state}" if state else "it has no pod"
-                self.failures[host.name] = f"{host.name}: {said}."
-            else:
-                self._addresses[host.name] = state.address
-            if self._progress is not None:
-                self._progress(count, len(self.hosts), host.name)
-        if self.failures and not self._partial:
-            raise StartError("\n".join(self.failures.values()))
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        pass
-
-    @property
-    def names(self) -> Sequence[str]:
-        """See `Connections.names`."""
-        return tuple(self._addresses)
 
     def start(self, host: str, command: str, purpose: str | None = None) -> PodCommand:
         """See `Connections.start`."""
-        return PodCommand(host, self._exec(host, command), purpose or _PURPOSE)
+        return PodCommand(host, self._exec(host, command), purpose or PURPOSE)
 
     def run(
         self,
@@ -82,7 +50,7 @@ class KubeHosts(AbstractContextManager["KubeHosts"]):
         """See `Connections.run`."""
         stream = self._exec(host, leash(command) if leashed else command)
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        with PodCommand(host, stream, f"`{command[:_SHOWN]}` ran there") as process:
+        with PodCommand(host, stream, f"`{shown(command)}` ran there") as process:
             if not leashed:
                 threading.Thread(
                     target=_feed, args=(stream, stdin), name=f"exec-input-{host}", daemon=True
@@ -91,9 +59,19 @@ class KubeHosts(AbstractContextManager["KubeHosts"]):
             output = b"".join(lines)
             return Result(process.wait(end), output, process.stderr)
 
-    def address_of(self, host: str) -> str | None:
-        """See `Connections.address_of`."""
-        return self._addresses[host]
+    def _look_up(self) -> Callable[[str], str]:
+        states = {
+            pod["metadata"]["name"]: read_state(pod) for pod in self._api.list_pods(self._selector)
+        }
+
+        def address(name: str) -> str:
+            state = states.get(pod_name(self._cluster, name))
+            if state is None or state.address is None:
+                said = f"its pod is {state}" if state else "it has no pod"
+                raise HostError(f"{name}: {said}.")
+            return state.address
+
+        return address
 
     def _exec(self, host: str, command: str) -> ExecStream:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-from psclust.errors import HostError, StartError
+from psclust.errors import HostError
 from psclust.reach.connections import Input, Progress, Result
 from psclust.reach.leash import leash
+from psclust.reach.listed_hosts import PURPOSE, ListedHosts, shown
 from psclust.reach.python.remote_command import NO_PYTHON
 from psclust.reach.slurm import on_node
 from psclust.reach.slurm.allocation import Allocation, Node, node_records, srun_environment
@@ -24,8 +24,6 @@ _FIRST = (
     f'if command -v "$p" >/dev/null 2>&1; then exec "$p" -S -E -c "$own" "$first" $second; fi; '
     f"done; exit {NO_PYTHON}"
 )
-_PURPOSE = "a command ran there"
-_SHOWN = 60  # characters of a command in a message
 _GONE = (
     "DOWN",
     "FAIL",
@@ -62,7 +60,7 @@ def srun_line(allocation: Allocation, node: Node, options: Sequence[str]) -> lis
     ]
 
 
-class SlurmNodes(AbstractContextManager["SlurmNodes"]):
+class SlurmNodes(ListedHosts):
     """`Connections` by srun. interpreters: of which a node has one. options: further ones of srun.
     noticed: see Step."""
 
@@ -77,47 +75,20 @@ class SlurmNodes(AbstractContextManager["SlurmNodes"]):
         progress: Progress | None = None,
         noticed: Callable[[str], None] | None = None,
     ) -> None:
-        self.way = "srun"
-        self.hosts = tuple(hosts)
-        self.failures: dict[str, str] = {}
+        super().__init__("srun", hosts, partial=partial, progress=progress)
         self._allocation = allocation
         self._interpreters, self._options = tuple(interpreters), tuple(options)
-        self._partial, self._progress, self._noticed = partial, progress, noticed
+        self._noticed = noticed
         self._environ = srun_environment(os.environ, allocation.job)
-        self._nodes: dict[str, Node] = {}
-        self._addresses: dict[str, str] = {}
-
-    def __enter__(self) -> SlurmNodes:
-        records = node_records(
-            [host.name for host in self.hosts if self._allocation.node(host.name)], os.environ
-        )
-        for count, host in enumerate(self.hosts, 1):
-            try:
-                self._check(host.name, records.get(host.name, {}))
-            except HostError as error:
-                self.failures[host.name] = str(error)
-            if self._progress is not None:
-                self._progress(count, len(self.hosts), host.name)
-        if self.failures and not self._partial:
-            raise StartError("\n".join(self.failures.values()))
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        pass
-
-    @property
-    def names(self) -> Sequence[str]:
-        """See `Connections.names`."""
-        return tuple(self._nodes)
 
     def start(self, host: str, command: str, purpose: str | None = None) -> Step:
         """See `Connections.start`."""
         source = Path(on_node.__file__).read_text(encoding="utf-8")
         srun = [
-            *srun_line(self._allocation, self._nodes[host], self._options),
+            *srun_line(self._allocation, self._node(host), self._options),
             *python_line(source, [command, ""], self._interpreters),
         ]
-        return Step(host, srun, self._environ, purpose or _PURPOSE, self._noticed)
+        return Step(host, srun, self._environ, purpose or PURPOSE, self._noticed)
 
     def run(
         self,
@@ -132,27 +103,23 @@ class SlurmNodes(AbstractContextManager["SlurmNodes"]):
         words = ["sh", "-c", leash(command) if leashed else command]
         return run_to_end(
             host,
-            [*srun_line(self._allocation, self._nodes[host], self._options), *words],
+            [*srun_line(self._allocation, self._node(host), self._options), *words],
             self._environ,
-            command[:_SHOWN],
+            shown(command),
             stdin,
             timeout_s,
             keep_open=leashed,
         )
 
-    def address_of(self, host: str) -> str | None:
-        """See `Connections.address_of`."""
-        return self._addresses[host]
+    def _look_up(self) -> Callable[[str], str]:
+        records = node_records(
+            [host.name for host in self.hosts if self._allocation.node(host.name)], os.environ
+        )
+        return lambda name: self._address(name, records.get(name, {}))
 
-    def _check(self, name: str, record: Mapping[str, str]) -> None:
+    def _address(self, name: str, record: Mapping[str, str]) -> str:
         """Raises HostError."""
-        node = self._allocation.node(name)
-        if node is None:
-            names = ", ".join(node.name for node in self._allocation.nodes[:8])
-            raise HostError(
-                f"{name}: not in Slurm job {self._allocation.job}, which has {names}. "
-                "Name nodes of the job."
-            )
+        self._node(name)
         state = record.get("State", "")
         if any(word in state for word in _GONE):
             raise HostError(
@@ -161,10 +128,20 @@ class SlurmNodes(AbstractContextManager["SlurmNodes"]):
             )
         address = record.get("NodeAddr", name)
         try:
-            self._addresses[name] = str(socket.getaddrinfo(address, None, socket.AF_INET)[0][4][0])
+            return str(socket.getaddrinfo(address, None, socket.AF_INET)[0][4][0])
         except OSError:
             raise HostError(
                 f"{name}: no IPv4 address is known here for {address}, "
                 "the address that Slurm has for it."
             ) from None
-        self._nodes[name] = node
+
+    def _node(self, name: str) -> Node:
+        """Raises HostError."""
+        node = self._allocation.node(name)
+        if node is None:
+            names = ", ".join(node.name for node in self._allocation.nodes[:8])
+            raise HostError(
+                f"{name}: not in Slurm job {self._allocation.job}, which has {names}. "
+                "Name nodes of the job."
+            )
+        return node

@@ -1,0 +1,63 @@
+"""Hosts that a system lists, with their state and address: nodes of a job, pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from psclust.errors import HostError, StartError
+from psclust.reach.connections import Progress
+from psclust.spec.cluster import Host
+
+PURPOSE = "a command ran there"
+_SHOWN = 60  # characters of a command in a message
+_H = TypeVar("_H", bound="ListedHosts")
+
+
+class ListedHosts:
+    """What such `Connections` have in common: entering looks the hosts up, and no connection stays
+    between commands. way, partial, progress: see `Way.connect` and `Connections`."""
+
+    def __init__(
+        self, way: str, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
+    ) -> None:
+        self.way = way
+        self.hosts = tuple(hosts)
+        self.failures: dict[str, str] = {}
+        self._partial, self._progress = partial, progress
+        self._addresses: dict[str, str] = {}
+
+    def __enter__(self: _H) -> _H:
+        find = self._look_up()
+        for count, host in enumerate(self.hosts, 1):
+            try:
+                self._addresses[host.name] = find(host.name)
+            except HostError as error:
+                self.failures[host.name] = str(error)
+            if self._progress is not None:
+                self._progress(count, len(self.hosts), host.name)
+        if self.failures and not self._partial:
+            raise StartError("\n".join(self.failures.values()))
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        pass
+
+    @property
+    def names(self) -> Sequence[str]:
+        """See `Connections.names`."""
+        return tuple(self._addresses)
+
+    def address_of(self, host: str) -> str | None:
+        """See `Connections.address_of`."""
+        return self._addresses[host]
+
+    def _look_up(self) -> Callable[[str], str]:
+        """Returns what gives a host's address, or raises HostError with why it cannot be
+        reached."""
+        raise NotImplementedError
+
+
+def shown(command: str) -> str:
+    """A command in a message."""
+    return command[:_SHOWN]
