@@ -19,9 +19,9 @@ import psclust
 from psclust.agent import guard
 from psclust.agent.access import Identity
 from psclust.agent.addresses import own_addresses
-from psclust.agent.agent_record import record_processes
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.task_environment import HostEnvironment, library_environment
+from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
 from psclust.transport.fork_server_client import Load
@@ -164,7 +164,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     from psclust.agent.agent_service import AgentService
     from psclust.transport.local_transport import LocalTransport
 
-    record_processes(folder.agent_process, own_guard.pid)
+    _record_processes(folder.agent_process, own_guard.pid)
     agent = Agent(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
     own_guard.on_term(
@@ -240,3 +240,19 @@ def choose_address(request: AgentRequest) -> str:
         )
         raise StartError(f"interface: {wanted}: {request.host} has none; it has {there}")
     return fitting[0]
+
+
+def _record_processes(path: Path, guard: int) -> None:
+    """This process and its `guard`: [[pid, start], [pid, start]], the starts in ticks since the
+    machine's. By this record the next `psclust up` finds an agent that has lost its supervisor
+    (`psclust.reach.python.on_host.end_agent`). Raises StartError."""
+    write_required(path, json.dumps([[pid, _started(pid)] for pid in (os.getpid(), guard)]))
+
+
+def _started(pid: int) -> int:
+    return int(
+        Path(f"/proc/{pid}/stat")
+        .read_text(encoding="utf-8", errors="replace")
+        .rpartition(")")[2]
+        .split()[19]
+    )

@@ -6,13 +6,13 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from psclust.agent import guard
-from psclust.control.board_child import start_board
-from psclust.control.supervisor_request import SupervisorRequest
+from psclust.control.board_child import BoardCommand, start_board
 from psclust.errors import PsclustError
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.samples_file import SamplesFile
@@ -22,6 +22,7 @@ from psclust.supervise import events
 from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.sampler import Sampler
 from psclust.supervise.supervisor import Supervisor
+from psclust.transport.fork_server_client import Load
 from psclust.transport.local_transport import LocalTransport
 
 if TYPE_CHECKING:
@@ -29,6 +30,27 @@ if TYPE_CHECKING:
 
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorRequest:
+    """Settings of a new supervisor. warm: interpreter, preload and environment of the fork server
+    to start at once. lock: the run's lock, held open. lease: read end of a pipe whose write end
+    `psclust up` holds open until it ends. job_ports: set in a batch job: then SIGTERM lets programs
+    save their work, as a batch system sends it to all processes of a job before it kills them, and
+    other machines that share the run's folder reach the supervisor on one of these ports (a range,
+    or auto). metrics: a listening socket for Prometheus. board: the run's TensorBoard."""
+
+    folder: RunFolder
+    name: str
+    environ: Mapping[str, str]
+    library_env: Mapping[str, str]
+    warm: tuple[str, Load, Mapping[str, str]] | None
+    lock: int
+    lease: int
+    job_ports: str | None = None
+    metrics: int | None = None
+    board: BoardCommand | None = None
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from psclust.control.board_child import BoardCommand
-from psclust.control.supervisor_process import launch
-from psclust.control.supervisor_request import SupervisorRequest
+from psclust.control.supervisor_process import SupervisorRequest, launch
 from psclust.errors import NoRunError, PsclustError, StartError
 from psclust.launch.board_request import board_command
 from psclust.launch.host_agents import other_hosts

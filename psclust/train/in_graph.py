@@ -16,7 +16,6 @@ from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
-from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
 from psclust.train.checkpoints.saver import Saver
@@ -27,6 +26,7 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, recover, session_config, start_server
+from psclust.train.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,25 @@ import tensorflow as tf
 
 from psclust.replication.tf_types import Graph
 from psclust.train.definition import Definition
-from psclust.train.end_request import EndRequest
 from psclust.train.program_options import Options
 from psclust.train.reporter import Reporter
 from psclust.train.task_context import TaskContext
+
+
+class EndRequest:
+    """SIGUSR1 ends a training at its next step, with a checkpoint, as a hook's request to stop
+    does. It comes when `psclust up` gets it, for example from a batch system before the time of an
+    allocation is over. received: whether the signal has come since `listen`."""
+
+    def __init__(self) -> None:
+        self.received = False
+
+    def listen(self) -> None:
+        """Main thread only."""
+        signal.signal(signal.SIGUSR1, self._note)
+
+    def _note(self, number: int, frame: object) -> None:
+        self.received = True
 
 
 @dataclass(frozen=True)

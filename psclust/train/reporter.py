@@ -8,16 +8,38 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from psclust.rundir.task_progress import Progress
 from psclust.spec.plurals import counted
-from psclust.train.asynchronous.staleness import Staleness
 from psclust.train.progress_file import ProgressFile
 
 LOG = logging.getLogger(__name__)
 
 _RATE_S = 1.0
+
+
+@dataclass(slots=True)
+class Staleness:
+    """Over `updates` asynchronous updates: the number of other updates applied between reading the
+    variables and the update, in total and at most."""
+
+    updates: int = 0
+    total: int = 0
+    greatest: int = 0
+
+    def add(self, staleness: int) -> None:
+        self.updates += 1
+        self.total += staleness
+        self.greatest = max(self.greatest, staleness)
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.updates if self.updates else 0.0
+
+    def __str__(self) -> str:
+        return f"staleness {self.mean:.1f} (max {self.greatest})"
 
 
 class Reporter:

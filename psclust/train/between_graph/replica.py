@@ -17,7 +17,6 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.participant import BarrierParticipant, Grant
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import End
-from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
 from psclust.train.checkpoints.initializer import Initializer
@@ -28,6 +27,7 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, session_config, start_server
+from psclust.train.staleness_bound import StalenessBound, StepValues
 from psclust.train.user_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)

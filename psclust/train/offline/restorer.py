@@ -6,7 +6,7 @@ These graphs run in a local session of one process, without a server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from psclust.errors import UsageError
 from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.checkpoint import entry_of, refuse_another_model
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
-from psclust.train.checkpoints.moving_averages import averages, refuse_without_averages
 from psclust.train.checkpoints.scaffold import ScaffoldOps
 from psclust.train.config import TrainConfig
 from psclust.train.session import open_session
@@ -37,7 +36,7 @@ class Restorer:
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
         self._averages = (
-            averages()
+            _averages()
             if given is None and config is not None and config.average_decay is not None
             else None
         )
@@ -60,7 +59,7 @@ class Restorer:
         if it was removed meanwhile."""
         found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
-        refuse_without_averages(prefix, self._averages or {}, found)
+        _refuse_without_averages(prefix, self._averages or {}, found)
         # Outside its graph, a saver assumes eager execution if that is not disabled.
         with session.graph.as_default():
             for saver in self._savers:
@@ -98,3 +97,24 @@ def _variables_of(saver: Any) -> set[str]:
     held = saver._var_list
     flat = tf.nest.flatten(list(held.values()) if isinstance(held, dict) else list(held or ()))
     return {variable.op.name for variable in flat}
+
+
+def _averages() -> dict[str, Any]:
+    """name of the average in a checkpoint -> the trainable variable of the current graph, or a list
+    of its parts if it is partitioned; for `tf.compat.v1.train.Saver`."""
+    found: dict[str, list[Any]] = {}
+    for variable in tf.compat.v1.trainable_variables():
+        found.setdefault(f"{entry_of(variable).name}/ExponentialMovingAverage", []).append(variable)
+    return {name: parts if len(parts) > 1 else parts[0] for name, parts in found.items()}
+
+
+def _refuse_without_averages(
+    prefix: str, wanted: Mapping[str, Any], found: Collection[str]
+) -> None:
+    """Raises UsageError if a checkpoint lacks any of the averages."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise UsageError(
+            f"{prefix} has no moving averages ({', '.join(missing)} missing), "
+            "which average_decay asks for; train with average_decay, or leave it out here"
+        )

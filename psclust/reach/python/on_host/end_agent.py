@@ -14,7 +14,7 @@ _KILLED_S = 10.0  # for the guard of a killed agent to end its tasks
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`record`: the file with the agent's processes (`psclust.agent.agent_record`); `grace_s`: what
+    """`record`: the file with the agent's processes (`psclust.agent.process`); `grace_s`: what
     the agent gives its tasks between TERM and KILL. Returns `alive`: the processes that are left,
     which another user may have."""
     try:
