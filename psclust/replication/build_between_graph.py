@@ -18,22 +18,22 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
-from psclust.replication.sync.all_reduce import BetweenGraphAllReduce, InGraphAllReduce
+from psclust.replication.passes.in_order import Passes
+from psclust.replication.passes.local_copies import LocalCopy
+from psclust.replication.private_tensorflow import slice_of
+from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.barrier_channel import build_channel
 from psclust.replication.sync.coordinator_ops import CoordinatorOps, coordinator_ops
 from psclust.replication.sync.participant_ops import ParticipantOps, participant_ops
 from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.replication.towers.local_towers import build_local_towers
+from psclust.replication.towers.ready_train_op import refuse_train_op
 from psclust.replication.towers.tower import Tower, build_tower
+from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.step_ops import StepOps, tower_step
-from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
-from psclust.replication.wire.crossings import use_own_wire
-from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
-from psclust.replication.wire.narrow import narrow
-from psclust.replication.wire.pulls import pull_once
 
 
 @dataclass(frozen=True)
@@ -91,26 +91,18 @@ def build_between_graph(
             if plan.share_moments and len(layout.workers) > 1
             else None
         )
-    built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
+    passes = Passes(plan.towers, model.config.wire_dtype)
     copies: Sequence[LocalCopy] = ()
-    if plan.copies and (not sync or _streams(tower, plan, layout.ps, built)):
+    if plan.copies and (not sync or _streams(tower, passes, layout.ps)):
         # The variables may have no value yet when the session of a synchronous worker starts.
-        copies = copy_locally(
-            [tower.gradients],
-            plan.towers,
-            built,
-            model.config.wire_dtype,
-            together=True,
-            of_session=not sync,
-        )
-    pull_once(built, model.config.wire_dtype)
+        copies = passes.copies([tower.gradients], together=True, of_session=not sync)
+    passes.pulls()
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
     if not sync:
         step = tower_step(tower, updates, optimizer, state, layout, replica, model.config, copies)
-        narrow(model.config.wire_dtype, built)
-        use_own_wire(built)
+        passes.finish()
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
@@ -118,12 +110,11 @@ def build_between_graph(
     coordinator = None
     if chief:
         coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config)
-    narrow(model.config.wire_dtype, built)
-    use_own_wire(built)
+    passes.finish()
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 
-def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:
+def _streams(tower: Tower, passes: Passes, ps: int) -> bool:
     """Whether a synchronous worker's variables come back while gradients leave: all do or none,
     because a variable that a step pulls as it needs it must not change before the end of the
     step."""
@@ -132,13 +123,9 @@ def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:
     whole: list[int] = []
     shards: list[int] = []
     for variable in variables:
-        sizes = whole if variable._get_save_slice_info() is None else shards
+        sizes = whole if slice_of(variable) is None else shards
         sizes.append(variable.shape.num_elements() * variable.dtype.size)
-    return (
-        resources
-        and takes_long(whole, shards, ps)
-        and can_copy_all(tower.gradients, plan.towers, built)
-    )
+    return resources and takes_long(whole, shards, ps) and passes.can_copy_all(tower.gradients)
 
 
 def _build_towers(

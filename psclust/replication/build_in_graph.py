@@ -16,28 +16,28 @@ import tensorflow as tf
 
 from psclust.replication.device_function import TOWER_SCOPE
 from psclust.replication.device_layout import DeviceLayout, host_of
+from psclust.replication.gradients import by_host, weighted_mean
 from psclust.replication.graph_plan import InGraphPlan, plan_in_graph
-from psclust.replication.input.end_of_data import await_batch, until_all_ended
+from psclust.replication.input.end_of_data import until_all_ended
 from psclust.replication.input.replica_input import ReplicaInput, build_input
 from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
+from psclust.replication.passes.batch_first import await_batch
+from psclust.replication.passes.in_order import Passes
+from psclust.replication.passes.local_copies import LocalCopy, refresh
+from psclust.replication.passes.sending import send_gradients
 from psclust.replication.settings import Settings
+from psclust.replication.state_changes import state_changes
 from psclust.replication.statistics.tower_statistics import move_own
-from psclust.replication.sync.all_reduce import InGraphAllReduce
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
+from psclust.replication.towers.ready_train_op import refuse_train_op
 from psclust.replication.towers.tower import Tower, build_tower
+from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.apply_update import apply_update
-from psclust.replication.update.gradients import by_host, weighted_mean
 from psclust.replication.update.step_ops import StepOps, step_ops, tower_step
-from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
-from psclust.replication.wire.buckets import send_gradients
-from psclust.replication.wire.crossings import use_own_wire
-from psclust.replication.wire.local_copies import LocalCopy, copy_locally, refresh
-from psclust.replication.wire.narrow import narrow
-from psclust.replication.wire.pulls import pull_once
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,12 @@ def build_in_graph(
     state = create_state(layout, model.config.accumulate, together=plan.split_on is not None)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    built = len(tf.compat.v1.get_default_graph().get_operations())
     towers = _build_towers(model, optimizer, layout, plan)
+    passes = Passes(plan.towers, model.config.wire_dtype)
     copies: Sequence[LocalCopy] = ()
     if plan.copies:
-        gradients = [tower.gradients for tower in towers]
-        copies = copy_locally(
-            gradients, plan.towers, built, model.config.wire_dtype, together=plan.combined
-        )
-    pull_once(built, model.config.wire_dtype)
+        copies = passes.copies([tower.gradients for tower in towers], together=plan.combined)
+    passes.pulls()
     if plan.combined:
         steps = [_combined_step(towers, optimizer, state, layout, model.config, plan, copies)]
     else:
@@ -83,8 +80,7 @@ def build_in_graph(
             tower_step(tower, updates[i], optimizer, state, layout, i, model.config, own[i])
             for i, tower in enumerate(towers)
         ]
-    narrow(model.config.wire_dtype, built)
-    use_own_wire(built)
+    passes.finish()
     inputs = [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)]
     return InGraph(state, steps, inputs, towers, plan.padded)
 
@@ -133,7 +129,6 @@ def _combined_step(
     with tf.device(layout.client):
         total = until_all_ended(tf.add_n(examples))
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
-    built = len(tf.compat.v1.get_default_graph().get_operations())
     hosts = by_host([tower.contributions for tower in towers], plan.towers)
     contributions = [
         send_gradients(sums, host, settings.wire_dtype, in_turn=bool(copies))
@@ -151,8 +146,9 @@ def _combined_step(
         if plan.split_on is None
         else state.advance(applied, replica=0)
     )
-    await_batch(step, total, built)
-    losses = _after_refresh(towers, plan, refresh(copies, built))
+    changes = state_changes([step.op], [root for tower in towers for root in tower.roots])
+    await_batch(changes, total)
+    losses = _after_refresh(towers, plan, refresh(copies, changes))
     with tf.device(layout.client):
         weights = tf.cast(tf.stack(examples), tf.float64)
         loss = tf.reduce_sum(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import tensorflow as tf
-
+from psclust.replication.private_tensorflow import waiting_for
 from psclust.replication.tf_types import Operation
 
 
@@ -18,7 +17,7 @@ def after(operation: Operation) -> Iterable[Operation]:
     """The ops that wait for `operation`."""
     return [
         *(user for value in operation.outputs for user in value.consumers()),
-        *operation._control_outputs,
+        *waiting_for(operation),
     ]
 
 
@@ -35,12 +34,3 @@ def reached(
                 found[one.name] = one
                 waiting.append(one)
     return found
-
-
-def uses_state(operation: Operation) -> bool:
-    """Whether it does more with state, such as a variable's or a queue's, than to say where that
-    is."""
-    where = [
-        value.dtype == tf.resource or bool(value.dtype._is_ref_dtype) for value in operation.outputs
-    ]
-    return bool(operation.op_def.is_stateful) and not (where and all(where))

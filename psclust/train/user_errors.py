@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from psclust.errors import ModelError, PsclustError, UsageError
 from psclust.replication import kernels
+from psclust.replication.passes.pulls import OF_DISTINCT
 from psclust.replication.wire.own_wire import inputs_of, unreachable
-from psclust.replication.wire.pulls import OF_DISTINCT
 from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
 

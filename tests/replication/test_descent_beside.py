@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from psclust.replication import kernels
+from psclust.replication.gradients import scale, scaled_sum
 from psclust.replication.update.descent_beside import descent_beside
-from psclust.replication.update.gradients import scale, scaled_sum
 
 pytestmark = pytest.mark.tensorflow
 

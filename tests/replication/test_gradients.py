@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication.update.gradients import weighted_mean
+from psclust.replication.gradients import weighted_mean
 
 pytestmark = pytest.mark.tensorflow
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication.wire.in_turn import Leaving, leave_in_turn
+from psclust.replication.passes.in_turn import Leaving, leave_in_turn
 
 pytestmark = pytest.mark.tensorflow
 

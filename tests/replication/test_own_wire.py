@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from psclust.replication.graph_walk import before
-from psclust.replication.wire.crossings import use_own_wire
+from psclust.replication.passes.crossings import use_own_wire
 from psclust.replication.wire.own_wire import connect_by, own_wire
 from psclust.runtime.kernel_library import python_ops
 from psclust.testing.free_ports import free_ports
@@ -46,7 +46,7 @@ def graph(wired_graph: tf.Graph) -> tf.Graph:
 
 def _connected(pair: Pair, graph: tf.Graph) -> Any:
     """A session of the graph, and all that crosses in it by the own wire."""
-    use_own_wire(0)
+    use_own_wire()
     connect_by(lambda device: pair.address)
     return open_session(pair.target, graph, tf.compat.v1.ConfigProto(allow_soft_placement=True))
 
@@ -113,7 +113,7 @@ def test_more_dimensions_than_it_takes_travel_by_tensorflows(pair: Pair, graph: 
     with tf.device(WORKER):
         sent = tf.ones([1] * 9)
     _there(sent, PS)
-    use_own_wire(0)
+    use_own_wire()
     assert own_wire(graph) is None
 
 
@@ -213,7 +213,7 @@ def test_a_run_sends_what_it_receives_and_nothing_that_is_fed(pair: Pair, graph:
     with tf.device(WORKER):
         one, other = tf.constant(1.0) + 0, tf.constant(2.0) + 0
     first, second = _there(one, PS) * 2, _there(other, PS) * 2
-    use_own_wire(0)
+    use_own_wire()
     wire = own_wire(graph)
     assert wire is not None
     assert [send.inputs[0].op.name for send in wire.sends_of(graph, [first])] == [one.op.name]

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication import kernels
-from psclust.replication.update import gradients
-from psclust.replication.update.gradients import scaled_sum
+from psclust.replication import gradients, kernels
+from psclust.replication.gradients import scaled_sum
 from psclust.replication.wire import eight_bits
 
 pytestmark = pytest.mark.tensorflow

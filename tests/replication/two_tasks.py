@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from psclust.replication.wire.crossings import use_own_wire
+from psclust.replication.passes.crossings import use_own_wire
 from psclust.replication.wire.own_wire import connect_by, own_wire
 from psclust.testing.free_ports import free_ports
 from psclust.train.session import open_session
@@ -78,7 +78,7 @@ def connected(
 ) -> Iterator[tuple[tf.compat.v1.Session, _Added]]:
     """A session of the current graph, connected by another, as a training's is, and what `add` adds
     to the graph when it has its wire. crossing: what goes from the worker to the ps, or back."""
-    use_own_wire(0)
+    use_own_wire()
     added = add()
     connect_by(lambda device: cluster.addresses[0])
     wire = own_wire(crossing.graph)

@@ -96,7 +96,7 @@ def test_the_update_is_clipped_after_averaging_duplicate_rows_included(
 def test_duplicate_rows_are_summed_before_the_norm() -> None:
     import tensorflow as tf
 
-    from psclust.replication.update.gradients import clip
+    from psclust.replication.gradients import clip
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         table = tf.compat.v1.get_variable("table", [4, 2])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.gradients import GradientsAndVariables
 from psclust.replication.sync.accumulators import (
     AccumulatorOps,
     accumulator_for,
@@ -24,7 +25,6 @@ from psclust.replication.sync.accumulators import (
     take,
 )
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
-from psclust.replication.update.gradients import GradientsAndVariables
 
 
 @dataclass(frozen=True)

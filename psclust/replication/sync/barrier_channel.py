@@ -17,14 +17,14 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.gradients import GradientsAndVariables
+from psclust.replication.passes.local_copies import LocalCopy
 from psclust.replication.sync.accumulators import accumulator_for
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.messages import MESSAGE_SHAPE, TOKEN_SHAPE, has_token
 from psclust.replication.sync.stamps import of_each
 from psclust.replication.sync.stream_channel import StreamChannel, stream_channel
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
-from psclust.replication.update.gradients import GradientsAndVariables
-from psclust.replication.wire.local_copies import LocalCopy
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.gradients import scale
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
@@ -25,7 +26,6 @@ from psclust.replication.sync.stream_ops import StreamOps, stream_ops
 from psclust.replication.tf_types import Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
-from psclust.replication.update.gradients import scale
 from psclust.replication.variables.cell import Mark
 from psclust.replication.variables.training_state import State
 

@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from psclust.replication.by_device import moved
 from psclust.replication.device_layout import host_of
+from psclust.replication.private_tensorflow import wait_for
+from psclust.replication.state_changes import state_changes
 from psclust.replication.tf_types import Operation, Session, Tensor
-from psclust.replication.update.state_changes import state_changes
 from psclust.replication.variables.cell import Cell, Mark, cell
 
 
@@ -34,7 +35,7 @@ class UpdateMarks:
         for host, operations in self._held.items():
             begun = self._mark("begun", host, [])
             for operation in operations:
-                operation._add_control_input(begun)
+                wait_for(operation, begun)
 
     def end(self, device: str, counted: Operation) -> list[Operation]:
         """The ops that mark that it has ended: on each ps after what is held back there, on

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from psclust.replication.by_device import joined, moved
 from psclust.replication.device_layout import DeviceLayout, host_of
+from psclust.replication.passes.local_copies import pull
+from psclust.replication.passes.sending import send_gradients
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
@@ -19,8 +21,6 @@ from psclust.replication.sync.stream_channel import Brought, bring_updated, push
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.cell import Cell, Mark, cell
-from psclust.replication.wire.buckets import send_gradients
-from psclust.replication.wire.local_copies import pull
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from psclust.replication.passes.local_copies import LocalCopy, bring
 from psclust.replication.sync.arrivals import Arrivals, arrivals_of, inlet_of
 from psclust.replication.sync.stamps import stamp_of
 from psclust.replication.tf_types import Accumulator, Operation, Tensor, Variable
 from psclust.replication.wire.differences import last_difference
-from psclust.replication.wire.local_copies import LocalCopy, bring
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,12 @@ import tensorflow as tf
 
 from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.gradients import GradientsAndVariables, scaled_sum
+from psclust.replication.passes.crossings import task_of
+from psclust.replication.passes.local_copies import groups_of
+from psclust.replication.private_tensorflow import wait_for
 from psclust.replication.settings import Settings
+from psclust.replication.state_changes import state_changes, written
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
 from psclust.replication.sync.arrivals import others_of
 from psclust.replication.sync.stamps import announce, of_each
@@ -30,13 +35,9 @@ from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.descent_beside import descent_beside
-from psclust.replication.update.gradients import GradientsAndVariables, scaled_sum
-from psclust.replication.update.state_changes import state_changes, written
 from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
-from psclust.replication.wire.crossings import task_of
 from psclust.replication.wire.differences import difference, last_difference, level
-from psclust.replication.wire.local_copies import groups_of
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _begun(
                 begun.append(tags[device].set(tf.identity(round_)))
         for operation in changes:
             if task_of(operation) == task_of(begun[-1]):
-                operation._add_control_input(begun[-1])
+                wait_for(operation, begun[-1])
     return tags, begun
 
 

@@ -18,11 +18,11 @@ from psclust.replication.input.end_of_data import until_all_ended
 from psclust.replication.input.replica_input import ReplicaInput, build_input, new_skip
 from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
-from psclust.replication.sync.all_reduce import InGraphAllReduce
 from psclust.replication.tf_types import Optimizer
+from psclust.replication.towers.ready_train_op import refuse_train_op
 from psclust.replication.towers.tower import Tower, build_tower, joined
+from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
-from psclust.replication.update.train_op import refuse_train_op
 
 
 def build_local_towers(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.replication.device_function import Strategy, is_slot, replica_scope
 from psclust.replication.device_layout import DeviceLayout, host_of
+from psclust.replication.gradients import GradientsAndVariables, present, scale, summed
 from psclust.replication.input.batches import known_examples
 from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
@@ -21,7 +22,6 @@ from psclust.replication.towers.own_collections import own_collections, regulari
 from psclust.replication.towers.replica_context import Replica, Statistic, building
 from psclust.replication.towers.silent_mistakes import warn_of_silent_mistakes
 from psclust.replication.towers.tower_kind import TowerKind
-from psclust.replication.update.gradients import GradientsAndVariables, present, scale, summed
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from psclust.replication.by_device import joined
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.gradients import GradientsAndVariables, clip, decay
 from psclust.replication.settings import Settings
 from psclust.replication.statistics.batch_norm import move
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.replica_context import Statistic
-from psclust.replication.update.gradients import GradientsAndVariables, clip, decay
 from psclust.replication.update.moving_average import move_averages
 from psclust.replication.variables.training_state import State
 

@@ -14,8 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication import kernels
+from psclust.replication.gradients import GradientsAndVariables, add, fits_kernel
+from psclust.replication.private_tensorflow import learning_rate_of
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
-from psclust.replication.update.gradients import GradientsAndVariables, add, fits_kernel
 
 
 def descent_beside(optimizer: Optimizer) -> Optimizer:
@@ -33,8 +34,7 @@ class _DescentBeside:
         self._optimizer = optimizer
 
     def apply_gradients(self, gradients: GradientsAndVariables) -> Operation:
-        self._optimizer._prepare()
-        rate = self._optimizer._learning_rate_tensor
+        rate = learning_rate_of(self._optimizer)
         assigned: list[Operation] = []
         # One for all variables of a ps.
         steps: dict[Any, Tensor] = {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.training.slot_creator import create_slot
 
 from psclust.errors import UsageError
+from psclust.replication.private_tensorflow import create_slot
 from psclust.replication.statistics.batch_norm import move
 from psclust.replication.tf_types import Operation, Tensor, Variable
 

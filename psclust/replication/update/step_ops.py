@@ -9,15 +9,16 @@ import tensorflow as tf
 
 from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.input.end_of_data import await_batch
+from psclust.replication.passes.batch_first import await_batch
+from psclust.replication.passes.local_copies import LocalCopy, refresh
+from psclust.replication.passes.sending import send_gradients
 from psclust.replication.settings import Settings
+from psclust.replication.state_changes import state_changes
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.train_op import advance_with
 from psclust.replication.variables.training_state import State
-from psclust.replication.wire.buckets import send_gradients
-from psclust.replication.wire.local_copies import LocalCopy, refresh
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,6 @@ def tower_step(
     else:
         # Asynchronous replicas move shared statistics one after another, each by its share.
         statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
-        built = len(tf.compat.v1.get_default_graph().get_operations())
         gradients = send_gradients(
             tower.gradients, layout.workers[replica], settings.wire_dtype, in_turn=bool(copies)
         )
@@ -77,8 +77,9 @@ def tower_step(
         step = state.advance(applied if begun is None else [*applied, begun.op], replica=replica)
         # At the end of the data no op may change a variable, not even one that needs no gradient,
         # such as the decay of Adam's moments.
-        await_batch(step, tower.input.examples, built)
-        refreshed = list(refresh(copies, built).values())
+        changes = state_changes([step.op], tower.roots)
+        await_batch(changes, tower.input.examples)
+        refreshed = list(refresh(copies, changes).values())
     staleness = None
     if len(layout.workers) > 1:
         staleness = (

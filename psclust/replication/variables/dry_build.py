@@ -12,6 +12,7 @@ from psclust.placement.variable import Variable
 from psclust.replication import tf_types
 from psclust.replication.device_layout import LOCAL
 from psclust.replication.model import Model
+from psclust.replication.private_tensorflow import slice_of
 from psclust.replication.towers.tower import Tower, build_tower
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import DIVISIBLE, Places
@@ -53,7 +54,7 @@ def describe(tower: Tower) -> list[Variable]:
         known = _with_gradient(identity(variable), gradients.get(variable.ref()))
         if tower.spec.train_op is not None:
             known = replace(known, trained=variable.trainable, sparse=None)
-        slice_info = variable._get_save_slice_info()
+        slice_info = slice_of(variable)
         if slice_info is not None:
             known = replace(known, name=slice_info.full_name, shape=tuple(slice_info.full_shape))
         wholes[known.name] = replace(known, divisible=known.name in divisible)

@@ -20,6 +20,7 @@ from psclust.placement.partition import shard_name, shard_rows
 from psclust.placement.place import place
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.policies import ROUND_ROBIN
+from psclust.replication.private_tensorflow import is_colocating, nodes_of_functions, set_device
 from psclust.replication.tf_types import Operation, Variable
 from psclust.replication.variables.sharded import ShardedVariable, create_shards
 
@@ -66,7 +67,7 @@ class Places:
 
     def __call__(self, op: Operation) -> int:
         """The ps of an op that `replica_device_setter` puts on one."""
-        if any(True for _ in op.graph._colocation_stack.peek_objs()):
+        if is_colocating(op.graph):
             # A slot of the model's own train_op. Colocation overrides this answer, and it must not
             # count.
             return 0
@@ -93,19 +94,14 @@ class Places:
             return
         self._waits, self._placed = False, place(self._waiting, self._ps, self._settings)
         graph = tf.compat.v1.get_default_graph()
-        if any(
-            _unsettled(node.device)
-            for function in graph._functions.values()
-            for node in function.definition.node_def
-        ):
+        if any(_unsettled(node.device) for node in nodes_of_functions(graph)):
             raise FunctionsOnVariables(self._placed)
         for operation in graph.get_operations():
             task = _unsettled(operation.device)
             if task is not None:
                 settled = self._placed[self._waiting[int(task[1]) - _UNSETTLED].name]
-                operation._set_device(
-                    f"{operation.device[: task.start(1)]}{settled}{operation.device[task.end(1) :]}"
-                )
+                before, after = operation.device[: task.start(1)], operation.device[task.end(1) :]
+                set_device(operation, f"{before}{settled}{after}")
 
     def getter(self) -> Callable[..., Variable]:
         """A `custom_getter` for the variable scope of one replica, which partitions large variables

@@ -15,11 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework.ops import gradient_registry
-from tensorflow.python.ops.variables import PartitionedVariable
-from tensorflow.python.util.dispatch import register_dispatchable_type
 
 from psclust.placement.partition import shard_name
+from psclust.replication.private_tensorflow import (
+    PartitionedVariable,
+    gradient_of,
+    in_control_flow,
+    register_dispatchable_type,
+    set_slice,
+)
 from psclust.replication.tf_types import Gradient, Operation, Tensor, Tensors, Variable
 
 # Initial values up to this size are computed as a whole and split; above, every shard computes its
@@ -41,6 +45,7 @@ class ShardedVariable(PartitionedVariable):
             list(shards),
             [len(shards)] + [1] * (len(shape) - 1),
         )
+        self._whole_shape = tf.TensorShape(shape)
         self._graph = tf.compat.v1.get_default_graph()
         self._value: Tensor | None = None
 
@@ -49,7 +54,7 @@ class ShardedVariable(PartitionedVariable):
         return list(self)
 
     def get_shape(self) -> Any:
-        return tf.TensorShape(self._shape)
+        return self._whole_shape
 
     def sparse_read(self, indices: Tensor, name: str | None = None) -> Tensor:
         """The rows at `indices`, int [any]: [any, *shape[1:]]. `tf.gather` calls this."""
@@ -57,7 +62,7 @@ class ShardedVariable(PartitionedVariable):
 
     def as_tensor(self) -> Tensor:
         graph = tf.compat.v1.get_default_graph()
-        if graph is not self._graph or graph._get_control_flow_context() is not None:
+        if graph is not self._graph or in_control_flow(graph):
             return super().as_tensor()
         if self._value is None:
             self._value = super().as_tensor()
@@ -100,7 +105,7 @@ def taken_apart(whole: Tensor, shapes: Iterable[Any]) -> list[Tensor]:
 
 def _gradients_of_shards(concat: Operation, gradient: Gradient) -> list[Any]:
     if isinstance(gradient, tf.IndexedSlices):
-        return list(gradient_registry.lookup("ConcatV2")(concat, gradient))
+        return list(gradient_of("ConcatV2")(concat, gradient))
     return [*taken_apart(gradient, [shard.shape for shard in concat.inputs[:-1]]), None]
 
 
@@ -230,7 +235,7 @@ def create_shards(
             **arguments,
         )
         offset = [above] + [0] * (len(shape) - 1)
-        shard._set_save_slice_info(tf.Variable.SaveSliceInfo(name, list(shape), offset, part))
+        set_slice(shard, name, list(shape), offset, part)
         shards.append(shard)
         above += count
     return ShardedVariable(name, shape, shards)

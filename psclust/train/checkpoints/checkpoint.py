@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.replication.device_layout import host_of
+from psclust.replication.private_tensorflow import unfinalize
 from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
 from psclust.replication.variables.training_state import PASSING, POSITIONS
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
@@ -192,8 +193,7 @@ def _open_again(graph: Graph) -> Iterator[None]:
     """Ops can be added to a finalized graph inside; a session of it learns of them in its next
     run."""
     finalized = graph.finalized
-    # TensorFlow's Python has no public name for it.
-    graph._unsafe_unfinalize()
+    unfinalize(graph)
     try:
         yield
     finally:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import timeline
 
+from psclust.replication.private_tensorflow import Timeline
 from psclust.replication.tf_types import Session, Tensor
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Profile(tf.compat.v1.train.SessionRunHook):
         self._next, self._known = step + 1, True
         if run_values.run_metadata is None or step not in self._steps:
             return
-        trace = timeline.Timeline(run_values.run_metadata.step_stats).generate_chrome_trace_format()
+        trace = Timeline(run_values.run_metadata.step_stats).generate_chrome_trace_format()
         path = self._directory / f"trace-{step}.json"
         self._directory.mkdir(parents=True, exist_ok=True)
         path.write_text(trace, encoding="utf-8")

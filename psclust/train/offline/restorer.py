@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.private_tensorflow import variables_of
 from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.checkpoint import entry_of, refuse_another_model
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
@@ -94,7 +95,7 @@ def _variables_of(saver: Any) -> set[str]:
     if saver is None:
         return set()
     saver.build()
-    held = saver._var_list
+    held = variables_of(saver)
     flat = tf.nest.flatten(list(held.values()) if isinstance(held, dict) else list(held or ()))
     return {variable.op.name for variable in flat}
 

@@ -19,19 +19,21 @@ that the model reads as a whole share one copy (see `whole`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.replication.device_layout import host_of
+from psclust.replication.gradients import GradientsAndVariables
+from psclust.replication.passes.pulls import same_task
+from psclust.replication.private_tensorflow import replace_uses, set_input
+from psclust.replication.state_changes import written
 from psclust.replication.tf_types import Operation, Tensor, Variable
-from psclust.replication.update.gradients import GradientsAndVariables
 from psclust.replication.variables.sharded import is_whole, taken_apart
 from psclust.replication.wire import differences, eight_bits
 from psclust.replication.wire.buckets import carry, is_small
-from psclust.replication.wire.pulls import same_task
 from psclust.replication.wire.whole import arrives_as, can_be_put_together, put_together
 
 # What a variable's handle may be used for, apart from the update, for a copy to do: to read it, and
@@ -69,7 +71,6 @@ class _Wanted:
 def copy_locally(
     gradients: Iterable[GradientsAndVariables],
     workers: Sequence[str],
-    built: int,
     wire_dtype: str,
     *,
     together: bool,
@@ -79,9 +80,9 @@ def copy_locally(
     of their variables, one on each task. together: all copies of a variable are refreshed by the
     same op; otherwise those of each tower are.
 
-    Leaves as they are the first `built` ops of the current graph, and variables that a step does
-    not update as a whole or that the model uses otherwise than by reading them: with sparse
-    gradients, gathered from, assigned to, read inside functions or after other ops. of_session: the
+    Leaves as they are variables that a step does not update as a whole or that the model uses
+    otherwise than by reading them: with sparse gradients, gathered from, assigned to, read inside
+    functions or after other ops. of_session: the
     session's start pulls them; otherwise `pull` has to, and the copies of all workers are refreshed
     together.
     """
@@ -89,7 +90,7 @@ def copy_locally(
     # Towers that refresh the same copy, each when it likes, would add the same difference twice.
     rounded = wire_dtype == "int8" and (together or len(hosts) == len(workers))
     wanted: list[_Wanted] = []
-    for variable, reads in _plainly_read(gradients, built):
+    for variable, reads in _plainly_read(gradients):
         sent = None
         for host, users in _users(variable, reads, hosts).items():
             if (
@@ -109,33 +110,30 @@ def copy_locally(
     reads_of = {(copy.variable.ref(), copy.host): copy.read for copy in copies}
     for one in wanted:
         for user, index in one.users:
-            # As in `pull_once`, there is no public call that replaces an input.
-            user._update_input(index, reads_of[one.variable.ref(), one.host])
+            set_input(user, index, reads_of[one.variable.ref(), one.host])
     return copies
 
 
-def can_copy_all(gradients: GradientsAndVariables, workers: Iterable[str], built: int) -> bool:
+def can_copy_all(gradients: GradientsAndVariables, workers: Iterable[str]) -> bool:
     """Whether `copy_locally` would give the towers a copy of every variable in `gradients`, so that
     nothing else reads one."""
-    hosts, plain = _hosts(workers), _plainly_read([gradients], built)
+    hosts, plain = _hosts(workers), _plainly_read([gradients])
     users = [user for _, reads in plain for value in reads for user in value.consumers()]
     return len(plain) == len(gradients) and all(
         any(same_task(user.device, host) for host in hosts) for user in users
     )
 
 
-def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
-    """host -> the op that brings its copies up to date, each after the ops that update its
-    variable; these are not among the first `built` of the current graph. Small variables of a ps
-    travel in one message, when all of them have been updated."""
-    new = {
-        operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]
-    }
+def refresh(copies: Sequence[LocalCopy], changes: Iterable[Operation]) -> dict[str, Operation]:
+    """host -> the op that brings its copies up to date, each after those of `changes` (see
+    `state_changes`) that write to its variable. Small variables of a ps travel in one message, when
+    all of them have been updated."""
+    writers = written(changes)
     values: dict[Any, Tensor] = {}
     messages: dict[Any, Tensor] = {}
     for copy in copies:
         if copy.variable.ref() not in values:
-            values[copy.variable.ref()] = _updated(copy.variable, new)
+            values[copy.variable.ref()] = _updated(copy.variable, writers)
         if copy.sent is not None and copy.sent.ref() not in messages:
             messages[copy.sent.ref()] = differences.difference(
                 values[copy.variable.ref()], copy.sent
@@ -155,7 +153,7 @@ def pull(copies: Sequence[LocalCopy]) -> Operation:
     that uses them."""
     values = []
     for group in groups_of([copy for copy in copies if copy.sent is None]):
-        values += _on_host(group, [_updated(copy.variable, set()) for copy in group])
+        values += _on_host(group, [_updated(copy.variable, {}) for copy in group])
     for copy in copies:
         if copy.sent is not None:
             with tf.device(copy.host):
@@ -207,10 +205,9 @@ def _hosts(workers: Iterable[str]) -> list[str]:
 
 
 def _plainly_read(
-    gradients: Iterable[GradientsAndVariables], built: int
+    gradients: Iterable[GradientsAndVariables],
 ) -> list[tuple[Variable, list[Tensor]]]:
-    """The variables with dense gradients that ops after the first `built` only read, each with what
-    they read."""
+    """The variables with dense gradients that are only read, each with what reads them."""
     pairs = [pair for each in gradients for pair in each if hasattr(pair[1], "handle")]
     variables = {variable.handle.op.name: variable for _, variable in pairs}
     sparse = {
@@ -218,12 +215,9 @@ def _plainly_read(
         for gradient, variable in pairs
         if isinstance(gradient, tf.IndexedSlices)
     }
-    new = {
-        operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]
-    }
     found = []
     for name, variable in variables.items():
-        uses = [operation for operation in variable.handle.consumers() if operation.name in new]
+        uses = variable.handle.consumers()
         if name not in sparse and all(_is_plain(operation, variable) for operation in uses):
             found.append((variable, [use.outputs[0] for use in uses if use.type == _READ]))
     return found
@@ -275,11 +269,8 @@ def _of_wholes(wanted: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> 
         key = shards[0].host, *(one.variable.ref() for one in shards)
         if key not in made:
             made[key] = _shards(shards, wire_dtype, of_session)
-        for user in list(whole.outputs[0].consumers()):
-            for index in (
-                index for index, used in enumerate(user.inputs) if used is whole.outputs[0]
-            ):
-                user._update_input(index, made[key][0].value)
+        read = whole.outputs[0]
+        replace_uses(read, made[key][0].value, list(read.consumers()))
     return [copy for each in made.values() for copy in each]
 
 
@@ -359,16 +350,8 @@ def _keep(
     return kept
 
 
-def writers(variable: Variable, new: set[str]) -> list[Operation]:
-    """Those of the ops `new` that write to the variable."""
-    return [
-        operation
-        for operation in variable.handle.consumers()
-        if operation.name in new and operation.type != _READ
-    ]
-
-
-def _updated(variable: Variable, new: set[str]) -> Tensor:
-    """The value of the variable after its update."""
-    with tf.device(variable.device), tf.control_dependencies(writers(variable, new)):
+def _updated(variable: Variable, writers: Mapping[str, tuple[Variable, list[Operation]]]) -> Tensor:
+    """The value of the variable after its update, see `written`."""
+    after = writers.get(variable.op.name, (variable, []))[1]
+    with tf.device(variable.device), tf.control_dependencies(after):
         return variable.read_value()

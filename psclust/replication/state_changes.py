@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from psclust.replication.graph_walk import before, reached
-from psclust.replication.tf_types import Operation, Tensor, Variable
+from psclust.replication.private_tensorflow import is_state
+from psclust.replication.tf_types import Operation, Variable
 
 _READS = frozenset({"Identity", "ReadVariableOp", "ResourceGather", "VarIsInitializedOp"})
 
@@ -23,7 +24,7 @@ def state_changes(
         for name, operation in reached(update, before).items()
         if name not in others
         and operation.type not in _READS
-        and any(_is_state(value) for value in operation.inputs)
+        and any(is_state(value) for value in operation.inputs)
     ]
 
 
@@ -32,12 +33,9 @@ def written(changes: Iterable[Operation]) -> dict[str, tuple[Variable, list[Oper
     variables that have some."""
     names, found = {operation.name for operation in changes}, {}
     for variable in tf.compat.v1.global_variables():
-        writers = [use for use in variable.handle.consumers() if use.name in names]
+        handle = getattr(variable, "handle", None)
+        uses = handle.consumers() if handle is not None else ()
+        writers = [use for use in uses if use.name in names]
         if writers:
             found[variable.op.name] = (variable, writers)
     return found
-
-
-def _is_state(value: Tensor) -> bool:
-    # Sparse accumulators have references to strings.
-    return value.dtype == tf.resource or bool(value.dtype._is_ref_dtype)

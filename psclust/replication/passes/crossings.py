@@ -14,8 +14,14 @@ import tensorflow as tf
 
 from psclust.replication import kernels
 from psclust.replication.graph_walk import after, reached
+from psclust.replication.passes.narrow import place_of
+from psclust.replication.private_tensorflow import (
+    in_control_flow,
+    replace_uses,
+    wait_instead,
+    waiting_for,
+)
 from psclust.replication.tf_types import Operation, Tensor
-from psclust.replication.wire.narrow import place_of
 from psclust.replication.wire.own_wire import OwnWire, allowed_wire
 
 # The types that are in memory as they travel.
@@ -38,21 +44,15 @@ _MOST_DIMENSIONS = 8  # as in native/wire.h
 _MOST_CONSTANTS = 16
 
 
-def use_own_wire(built: int) -> None:
-    """Makes what goes from task to task travel by it, if the current graph may use it: without its
-    first `built` ops. What loops and branches do inside stays as it is."""
+def use_own_wire() -> None:
+    """Makes what goes from task to task in the current graph travel by it, if the graph may use it.
+    What loops and branches do inside stays as it is."""
     graph = tf.compat.v1.get_default_graph()
     wire = allowed_wire(graph)
     if wire is None:
         return
-    crossings = _Crossings(
-        wire,
-        [
-            each
-            for each in graph.get_operations()[built:]
-            if each._get_control_flow_context() is None
-        ],
-    )
+    operations = [each for each in graph.get_operations() if not in_control_flow(each)]
+    crossings = _Crossings(wire, operations)
     for operation in crossings.operations.values():
         for value in operation.outputs:
             crossings.redirect(value)
@@ -88,11 +88,7 @@ class _Crossings:
                 if _is_constant(value)
                 else self._wire.received(value, source, target)
             )
-            for user in users:
-                for index, used in enumerate(user.inputs):
-                    if used is value:
-                        # There is no public call that replaces an input.
-                        user._update_input(index, received)
+            replace_uses(value, received, users)
 
     def redirect_order(self, user: Operation) -> None:
         """Makes an op that waits for ops of other tasks, and for nothing of them, receive word of
@@ -108,7 +104,7 @@ class _Crossings:
                 with tf.device(source), tf.control_dependencies(operations):
                     done = tf.identity(tf.constant(True), name="done")
                 self._words[key] = self._wire.received(done, source, target).op
-            _wait_for(user, self._words[key], in_place_of=operations)
+            wait_instead(user, self._words[key], operations)
 
 
 def _perhaps_dead(operations: Iterable[Operation]) -> set[str]:
@@ -116,13 +112,6 @@ def _perhaps_dead(operations: Iterable[Operation]) -> set[str]:
     switches = [each for each in operations if each.type == "Switch"]
     found = reached(switches, lambda one: [each for each in after(one) if each.type != "Merge"])
     return set(found)
-
-
-def _wait_for(user: Operation, operation: Operation, *, in_place_of: Sequence[Operation]) -> None:
-    # Nor is there a public call that removes what an op waits for.
-    others = [one for one in user.control_inputs if one not in in_place_of]
-    user._remove_all_control_inputs()
-    user._add_control_inputs([*others, operation])
 
 
 def _receive_into_place(place: Operation, wire: OwnWire) -> None:
@@ -141,8 +130,8 @@ def _receive_into_place(place: Operation, wire: OwnWire) -> None:
     with tf.control_dependencies(None), tf.device(place.device):
         arriving = kernels.in_use().psclust_receive_into(whole, **attributes, name=received.op.name)
     wire.sends[arriving.name] = wire.sends.pop(received.op.name)
-    for user in list(place._control_outputs):
-        _wait_for(user, arriving, in_place_of=[place])
+    for user in waiting_for(place):
+        wait_instead(user, arriving, [place])
 
 
 def _is_constant(value: Tensor) -> bool:

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from psclust.replication.private_tensorflow import in_control_flow, replace_uses
 from psclust.replication.tf_types import Operation, Tensor
 
 # A cast costs more than the bytes of a scalar.
 _RANK = 1
 
 
-def narrow(wire_dtype: str, built: int) -> None:
-    """Makes float32 values between a ps and another job travel as `wire_dtype`: those of the
-    current graph without its first `built` ops. What loops and branches do inside stays as it is.
-    With int8, what `eight_bits` has not encoded travels as bfloat16."""
+def narrow(wire_dtype: str) -> None:
+    """Makes float32 values between a ps and another job travel as `wire_dtype`.
+    What loops and branches do inside stays as it is. With int8, what `eight_bits` has not encoded
+    travels as bfloat16."""
     if wire_dtype == "float32":
         return
     if wire_dtype == "int8":
         wire_dtype = "bfloat16"
-    for operation in tf.compat.v1.get_default_graph().get_operations()[built:]:
+    for operation in tf.compat.v1.get_default_graph().get_operations():
         for value in operation.outputs:
             travels = value.dtype == tf.float32 and (
                 value.shape.rank is None or value.shape.rank >= _RANK
             )
-            if travels and operation._get_control_flow_context() is None:
+            if travels and not in_control_flow(operation):
                 _cast_on_its_way(value, wire_dtype)
 
 
@@ -37,7 +38,7 @@ def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
     source = place_of(value.op)
     for user in value.consumers():
         target = place_of(user)
-        if is_crossing(source, target) and user._get_control_flow_context() is None:
+        if is_crossing(source, target) and not in_control_flow(user):
             arrivals.setdefault(target, []).append(user)
     if not arrivals:
         return
@@ -46,11 +47,7 @@ def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
     for device, users in arrivals.items():
         with tf.device(device):
             arrived = tf.cast(leaving, tf.float32, name="arrived")
-        for user in users:
-            for index, used in enumerate(user.inputs):
-                if used is value:
-                    # There is no public call that replaces an input.
-                    user._update_input(index, arrived)
+        replace_uses(value, arrived, users)
 
 
 def place_of(operation: Operation) -> str:

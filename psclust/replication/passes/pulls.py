@@ -19,6 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.device_layout import host_of
+from psclust.replication.private_tensorflow import in_control_flow, set_input
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.wire.buckets import carry, is_small
 
@@ -26,17 +27,16 @@ from psclust.replication.wire.buckets import carry, is_small
 OF_DISTINCT = "of_distinct"
 
 
-def pull_once(built: int, wire_dtype: str) -> None:
-    """Makes all ops of a worker use the same pulled value of a variable, kept on the worker's CPU
-    if several of its devices use it.
+def pull_once(*, rows_once: bool) -> None:
+    """Makes all ops of a worker use the same pulled value of a variable, kept on its CPU if
+    several of its devices use it. rows_once: a row that is gathered travels once, too.
 
-    Leaves as they are the first `built` ops of the current graph, reads that wait for another op
-    (such as an assignment in the model), reads inside functions, and reads on the variable's own
-    ps.
+    Leaves as they are reads that wait for another op (such as an assignment in the model), reads
+    inside functions, and reads on the variable's own ps.
     """
     reads: dict[tuple[str, str], list[Tensor]] = {}
     users: dict[tuple[str, str], list[tuple[Operation, int]]] = {}
-    for read in tf.compat.v1.get_default_graph().get_operations()[built:]:
+    for read in tf.compat.v1.get_default_graph().get_operations():
         if read.type != "ReadVariableOp" or read.control_inputs:
             continue
         value, handle = read.outputs[0], read.inputs[0].op
@@ -47,10 +47,8 @@ def pull_once(built: int, wire_dtype: str) -> None:
                 users.setdefault(key, []).extend(
                     (user, index) for index, used in enumerate(user.inputs) if used is value
                 )
-    # To find the distinct ids takes 5 to 15 % of a step that has no wire to wait for, and pays
-    # where ids repeat.
-    if wire_dtype != "float32":
-        _pull_rows_once(built)
+    if rows_once:
+        _pull_rows_once()
     pulled = _in_buckets({key: values[0] for key, values in reads.items()})
     for key, values in reads.items():
         if key not in pulled and (
@@ -60,14 +58,13 @@ def pull_once(built: int, wire_dtype: str) -> None:
             with tf.device(key[1]):
                 pulled[key] = tf.identity(values[0], name="pulled")
         for user, index in users[key] if key in pulled else ():
-            # As in `InGraphAllReduce.connect`, there is no public call that replaces an input.
-            user._update_input(index, pulled[key])
+            set_input(user, index, pulled[key])
 
 
-def _pull_rows_once(built: int) -> None:
+def _pull_rows_once() -> None:
     """Makes each gather from a variable on a ps send a row once, and repeats it where it
     arrives."""
-    for gather in tf.compat.v1.get_default_graph().get_operations()[built:]:
+    for gather in tf.compat.v1.get_default_graph().get_operations():
         if (
             gather.type != "ResourceGather"
             or gather.control_inputs
@@ -99,15 +96,12 @@ def _pull_rows_once(built: int) -> None:
                 tf.gather(rows, position), tf.concat([tf.shape(ids), tf.shape(rows)[1:]], 0)
             )
         for user, index in users:
-            user._update_input(index, repeated)
+            set_input(user, index, repeated)
 
 
 def _inside(gather: Operation, users: list[tuple[Operation, int]]) -> bool:
     """Whether a loop or branch has the gather or one of its users."""
-    return any(
-        operation._get_control_flow_context() is not None
-        for operation in (gather, *(user for user, _ in users))
-    )
+    return any(in_control_flow(operation) for operation in (gather, *(user for user, _ in users)))
 
 
 def _in_buckets(reads: dict[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
