@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from psclust.testing.wait import PATIENCE_S
+from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.tensorflow
 
@@ -246,28 +246,17 @@ def test_a_scaffold_starts_a_training_once_and_every_session(
 
 
 def test_a_worker_that_looks_while_the_chief_initializes_keeps_its_session(
-    train_here: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    from psclust.train.between_graph.replica import Replica
-
     called: list[str] = []
-    looked = threading.Event()
-    look = Replica._has_ended
 
-    def has_ended(replica: Any, session: Any) -> bool:
-        try:
-            return look(replica, session)
-        finally:
-            if not replica.job.context.is_chief:
-                looked.set()
+    def until_the_worker_looks() -> None:
+        # Its local variables have values now, and then it looks whether it has ended. By then the
+        # chief has given values to some of psclust's own variables, and not to others.
+        wait_until(lambda: "local" in called, what="the worker")
 
-    monkeypatch.setattr(Replica, "_has_ended", has_ended)
-    # By then the chief has given values to some of psclust's own variables, and not to others.
-    program = _with(scaffold=lambda: _scaffold(called, lambda: looked.wait(PATIENCE_S)))
+    program = _with(scaffold=lambda: _scaffold(called, until_the_worker_looks))
     train_here(program, "between-graph", sync=True, max_steps=10, here=True)
-    assert looked.is_set()
     assert sorted(called) == ["init_fn", "local", "local"]
     assert "reconnecting" not in caplog.text
 
