@@ -1,5 +1,5 @@
-"""What is done to a graph whose model is built: each pass changes ops that are there, and each
-needs those before it. `in_order` makes them.
+"""The passes over a graph whose model is built. Each changes ops that are there already, and needs
+the passes above it. `in_order` makes them.
 
     copies      `local_copies`  the towers compute from copies of variables on their worker
                                 needs: the towers, and nothing else that reads their variables

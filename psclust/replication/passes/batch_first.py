@@ -21,7 +21,7 @@ def await_batch(changes: Iterable[Operation], examples: Tensor) -> None:
     """Makes the ops `changes`, see `state_changes`, wait for the batches that `examples` counts."""
     names = {operation.name for operation in changes} - reached([examples.op], before).keys()
     waiting = [set(reached([end], after)) for end in ends_of(examples)]
-    # In the order in which they were built: what waits for one that waits needs nothing more.
+    # From the first that was built to the last: what depends on one that waits need not wait too.
     for operation in tf.compat.v1.get_default_graph().get_operations():
         if operation.name in names and not all(operation.name in those for those in waiting):
             wait_for(operation, examples.op)

@@ -1,8 +1,8 @@
 """Puts psclust's own wire where a graph goes from task to task (see `own_wire`).
 
-A tensor may not come at all: what follows a switch is *dead* in the runs that take its other
-branch, and of that TensorFlow's wire gives word. So such tensors stay with it. A small constant
-does not travel: each task that needs it has one of its own.
+What follows a switch is *dead* in the runs that take the other branch: it has no value.
+TensorFlow's wire tells the receiver so, psclust's does not. So such tensors stay with TensorFlow's.
+A small constant does not travel: each task that needs it gets one of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DTYPES = frozenset(
     }
 )
 _MOST_DIMENSIONS = 8  # as in native/wire.h
-# Numbers in a constant that each task that needs it has itself.
+# Numbers in a constant of which each task that needs it gets one of its own, at most.
 _MOST_CONSTANTS = 16
 
 
@@ -64,17 +64,17 @@ def use_own_wire() -> None:
 
 
 class _Crossings:
-    """Those between `operations`, which have a value in every run."""
+    """What goes from task to task among those of `operations` that have a value in every run."""
 
     def __init__(self, wire: OwnWire, operations: Sequence[Operation]) -> None:
         dead = _perhaps_dead(operations)
         self._wire = wire
         self.operations = {each.name: each for each in operations if each.name not in dead}
-        # By the task that has received word, and of which ops.
+        # (the task that is told, the names of ops of another) -> its op that learns of their end.
         self._words: dict[tuple[str, frozenset[str]], Operation] = {}
 
     def redirect(self, value: Tensor) -> None:
-        """Makes those that use a tensor in other tasks receive it."""
+        """Makes the ops of other tasks that use a tensor receive it by psclust's wire."""
         if value.dtype.name not in _DTYPES or (value.shape.rank or 0) > _MOST_DIMENSIONS:
             return
         source = task_of(value.op)
@@ -91,8 +91,8 @@ class _Crossings:
             replace_uses(value, received, users)
 
     def redirect_order(self, user: Operation) -> None:
-        """Makes an op that waits for ops of other tasks, and for nothing of them, receive word of
-        them, one from each task."""
+        """Where an op has control dependencies on ops of other tasks, makes it wait for one tensor
+        from each of those tasks instead."""
         target = task_of(user)
         awaited: dict[str, list[Operation]] = {}
         for operation in user.control_inputs:
@@ -115,7 +115,8 @@ def _perhaps_dead(operations: Iterable[Operation]) -> set[str]:
 
 
 def _receive_into_place(place: Operation, wire: OwnWire) -> None:
-    """Makes what a shard's place gets be received there, if it needs no more than to be copied."""
+    """Makes a shard be received in the memory of the whole variable, if `place` would only copy it
+    there."""
     whole, received, *base = place.inputs
     if (
         base
@@ -135,8 +136,8 @@ def _receive_into_place(place: Operation, wire: OwnWire) -> None:
 
 
 def _is_constant(value: Tensor) -> bool:
-    """Whether it is one that takes no more room in the graph of another task than a message to
-    it."""
+    """Whether it is a constant so small that one in the other task's graph costs no more than a
+    message."""
     return (
         value.op.type == "Const"
         and not value.op.control_inputs
@@ -150,7 +151,7 @@ def _copied(constant: Tensor, target: str) -> Tensor:
 
 
 def _is_crossing(source: str, target: str) -> bool:
-    """Whether the tasks are two. Initial values have none."""
+    """Whether these are two tasks. An op of an initial value has none, ''."""
     return source != target and bool(source and target)
 
 
@@ -161,6 +162,7 @@ def task_of(operation: Operation) -> str:
 
 @cache
 def _task(device: str) -> str:
-    """Without the device in it: TensorFlow chooses the CPU, where the ops of the wire are."""
+    """The task alone, without the CPU or GPU: the ops of the wire have only a kernel for the CPU,
+    which TensorFlow chooses."""
     spec = tf.DeviceSpec.from_string(device)
     return "" if spec.job is None or spec.task is None else f"/job:{spec.job}/task:{spec.task}"

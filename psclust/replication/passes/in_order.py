@@ -1,4 +1,4 @@
-"""Makes the passes over a graph, in order."""
+"""Makes the passes over a graph, one after the other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from psclust.replication.passes.pulls import pull_once
 
 
 class Passes:
-    """Over the current graph, when its towers are built: `copies`, if any, `pulls`, and `finish`
-    when the step is."""
+    """The passes over the current graph. When its towers are built: `copies`, unless it has none,
+    then `pulls`. When its step is built: `finish`."""
 
     def __init__(self, towers: Sequence[str], wire_dtype: str) -> None:
         """towers: their devices."""
@@ -40,8 +40,8 @@ class Passes:
 
     def pulls(self) -> None:
         self._begin("pulls", after=[["copies"], []])
-        # To find the distinct ids takes 5 to 15 % of a step that has no wire to wait for, and pays
-        # where ids repeat.
+        # To find the distinct ids makes a step on one machine 5 to 15 % longer. It pays where bytes
+        # count and ids repeat.
         pull_once(rows_once=self._wire_dtype != "float32")
 
     def finish(self) -> None:

@@ -1,9 +1,8 @@
-"""Large gradients of a worker leave for the ps one after another, in the order in which
-backpropagation makes them.
+"""Large gradients of a worker leave for the ps one after another, as backpropagation makes them.
 
 Tensors that leave together share the wire, so all arrive late, and variables can only come back
 late. In turn, the first arrives soon, and its variable comes back while the others still leave. A
-few are always under way, so that the wire is not idle until the ps has said that one has arrived:
+few are always under way, so that the wire is not idle until the worker learns that one has arrived:
 
     together   | g3 g2 g1 g3 g2 g1 g3 g2 g1 |
                                             | v3 v2 v1
@@ -26,16 +25,17 @@ import tensorflow as tf
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Tensor
 
-# To a ps at a time, but two tensors at least; and by as much may what has left for a ps be ahead of
-# what has arrived on another. With more, the first arrived late on a link of 1 Gbit/s.
+# So much may be under way to a ps, but always two tensors. By so much, too, what has left for a ps
+# may be ahead of what has arrived on another. With more, the first tensor arrived late on a link of
+# 1 Gbit/s.
 _BYTES_UNDER_WAY = 1_000_000
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """A tensor on a worker that is to leave for the ps `device`, and the bytes that it takes on the
-    wire. pack: makes what travels of it, when its turn has come: the first does not wait until all
-    are packed. None: it travels as it is."""
+    """A tensor on a worker that is to leave for the ps `device`. bytes: what it takes on the wire.
+    pack: makes what travels in its stead, when its turn has come, so that the first does not wait
+    until all are packed; None if it travels as it is."""
 
     tensor: Tensor
     device: str
@@ -47,8 +47,8 @@ class Leaving:
 
 
 def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
-    """Sends them from the device `worker`. Returns them, as they travelled, on their ps, in the
-    same order."""
+    """Sends them from the device `worker`. Returns for each what has arrived on its ps, still
+    packed."""
     made = {
         operation.name: number
         for number, operation in enumerate(tf.compat.v1.get_default_graph().get_operations())
@@ -74,8 +74,8 @@ def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
 
 
 class _Queue:
-    """Which tensors leave for a ps, in this order. total: the bytes of all, with those that are
-    still to be added."""
+    """The tensors that leave for one ps, one after another. total: the bytes of all, also of those
+    that are not added yet."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -91,15 +91,16 @@ class _Queue:
         return self._ends[-1] if self._ends else 0
 
     def awaited(self, count: int) -> int | None:
-        """Which has to arrive until one of `count` bytes may leave after them; None if none."""
+        """The tensor that has to arrive before one of `count` bytes may leave; None if none has
+        to."""
         for position in range(len(self._ends) - 2, -1, -1):
             if self._end - self._ends[position] + count >= _BYTES_UNDER_WAY:
                 return self._indices[position]
         return None
 
     def as_far_as(self, other: _Queue) -> int | None:
-        """Which has to arrive until the next may leave for the ps of `other`, so that shares of the
-        totals stay alike; None if none."""
+        """The tensor of this queue that has to arrive before the next of `other` may leave, so that
+        of both about the same share has arrived; None if none has to."""
         position = bisect_right(
             self._ends, (other._end - _BYTES_UNDER_WAY) * self.total // other.total
         )

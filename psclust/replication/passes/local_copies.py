@@ -11,10 +11,10 @@ leave:
                |         |   pull v3 v2 v1 |
 
 The values are those that the next step would have pulled, unless other replicas update them in
-between, which makes an asynchronous update a little more stale. Copies are local variables: every
-session begins by pulling them, but a synchronous between-graph worker when it may begin. With int8
-on the wire, the differences of large ones come back (see `differences`). The shards of a variable
-that the model reads as a whole share one copy (see `whole`).
+between, which makes an asynchronous update a little more stale. Copies are local variables. A
+session pulls them when it begins, but a synchronous between-graph worker when it has a token. With
+int8 on the wire, only differences of large ones come back (see `differences`). The shards of a
+variable that the model reads as a whole share one copy (see `whole`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,20 @@ from psclust.replication.wire import differences, eight_bits
 from psclust.replication.wire.buckets import carry, is_small
 from psclust.replication.wire.whole import arrives_as, can_be_put_together, put_together
 
-# What a variable's handle may be used for, apart from the update, for a copy to do: to read it, and
-# to initialize it.
+# A variable can have copies if, apart from the update, its handle is only used by these: to read it
+# and to initialize it.
 _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsInitializedOp"})
 
 
 @dataclass(frozen=True)
 class LocalCopy:
-    """The copy of `variable` on the device `host`, a task's CPU. copy: what keeps it; of a shard,
-    together with the other shards. value: what a step reads of `copy`; read: the part of it that is
-    the variable's; part: which. sent: what the copy has, on the ps; None if the whole value comes
-    back. Copies that are refreshed together share it. arrives_as: see `whole`."""
+    """The copy of `variable` on the device `host`, a task's CPU.
+
+    copy: the local variable that holds it; all shards of a whole are in one. value: what a step
+    reads of `copy`; read: the part of `value` that is this variable's; part: its number. sent: on
+    the ps, the value that the copy has, where differences come back; None where the whole value
+    does. Copies that are refreshed together share it. arrives_as: see `whole`.
+    """
 
     variable: Variable
     host: str
@@ -80,11 +83,10 @@ def copy_locally(
     of their variables, one on each task. together: all copies of a variable are refreshed by the
     same op; otherwise those of each tower are.
 
-    Leaves as they are variables that a step does not update as a whole or that the model uses
-    otherwise than by reading them: with sparse gradients, gathered from, assigned to, read inside
-    functions or after other ops. of_session: the
-    session's start pulls them; otherwise `pull` has to, and the copies of all workers are refreshed
-    together.
+    No copies are made of variables that a step does not update as a whole (those with sparse
+    gradients), or that the model does more with than to read them: gather from them, assign to
+    them, read them inside functions or after other ops. of_session: a session pulls the copies when
+    it begins; otherwise `pull` has to, and the copies of all workers are refreshed together.
     """
     hosts = _hosts(workers)
     # Towers that refresh the same copy, each when it likes, would add the same difference twice.
@@ -185,8 +187,8 @@ def bring(
     arriving: the values of a group of copies (see `groups_of`) on the ps; the difference for one
     with `sent`."""
     values = []
-    # Here, because `narrow` would widen them again before they are put into their place. One for
-    # the copies of all hosts.
+    # Cast here, because `narrow` would cast them back before they are joined. One cast is for the
+    # copies of all hosts.
     cast: dict[Any, Tensor] = {}
     for group in groups_of(copies):
         leaving, copy = arriving(group), group[0]
@@ -275,7 +277,7 @@ def _of_wholes(wanted: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> 
 
 
 def _shards(shards: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> list[LocalCopy]:
-    """Parts of one copy."""
+    """The copies of shards of one whole, as parts of one local variable."""
     dtype = arrives_as([one.variable for one in shards], wire_dtype)
     copy, value = _copy(shards, shards[0].variable.op.name.rpartition("/")[0], of_session)
     with tf.device(shards[0].host):
@@ -329,14 +331,14 @@ def _on_host(
 def _keep(
     values: Sequence[tuple[LocalCopy, Tensor]], *, in_step: bool
 ) -> dict[str, list[Operation]]:
-    """host -> the ops that give its copies their values. in_step: not before the step has read
-    them; the value of a copy with `sent` is the message of its difference."""
+    """host -> the ops that give its copies their `values`. in_step: not before the step has read
+    the copies, and for a copy with `sent` the value is the message of the difference."""
     parts: dict[Any, list[tuple[LocalCopy, Tensor]]] = {}
     for copy, value in values:
         parts.setdefault(copy.copy.ref(), []).append((copy, value))
     kept: dict[str, list[Operation]] = {}
     for each in parts.values():
-        # In the order of their rows: messages have another.
+        # The first rows first: in messages they are mixed.
         each.sort(key=lambda pair: pair[0].part)
         first, value = each[0]
         bases = [copy.read if in_step and copy.sent is not None else None for copy, _ in each]

@@ -1,8 +1,8 @@
-"""Values that travel in fewer bytes: float32 between workers and ps is cast to the dtype of the
-wire where it leaves, and back where it arrives.
+"""Values travel in fewer bytes: float32 between workers and ps is cast to the dtype of the wire
+where it leaves, and back where it arrives.
 
-TensorFlow's `enable_bfloat16_sendrecv` casts for each receiver, and casts all that a session moves:
-checkpoints, too, would be rounded.
+TensorFlow's `enable_bfloat16_sendrecv` casts once for each receiver, and casts all that a session
+moves, so that checkpoints would be rounded as well.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ device in its own message:
              v on a ps --> tower 0                                               +--> tower 1
              v on a ps --> tower 1
 
-Rows that `tf.gather` or `embedding_lookup` take from a variable are not reads of it: they travel
-for each use, where bytes are to be saved each row once, however often its id is in the batch.
+Rows that `tf.gather` or `embedding_lookup` take from a variable are no reads of it: they travel for
+each use. Where bytes are to be saved, a row travels once, however often its id is in the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from psclust.replication.private_tensorflow import in_control_flow, set_input
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.wire.buckets import carry, is_small
 
-# The name of an op that gathers in place of the user's, within that one's name.
+# What is added to the name of the model's gather for the op that gathers each row once.
 OF_DISTINCT = "of_distinct"
 
 

@@ -17,9 +17,10 @@ from psclust.replication.wire.buckets import carry, is_small
 def send_gradients(
     gradients: GradientsAndVariables, worker: str, wire_dtype: str, *, in_turn: bool = False
 ) -> GradientsAndVariables:
-    """Sends the small gradients of each ps in one message from the device `worker`, each row of a
-    sparse one once if `wire_dtype` is not float32, and large dense ones as int8 if it is that,
-    in_turn: one after another; those of variables in this process stay as they are."""
+    """Sends gradients from the device `worker` to the ps of their variables, and returns them
+    there: small ones of a ps in one message, large dense ones as int8 if `wire_dtype` is that. If
+    it is not float32, each row of a sparse gradient is sent once. in_turn: large dense ones leave
+    one after another. Gradients of variables in this process stay as they are."""
     groups: dict[tuple[str, Any], list[int]] = {}
     large: dict[int, Leaving] = {}
     sent = list(gradients)

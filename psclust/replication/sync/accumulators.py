@@ -1,8 +1,8 @@
-"""Accumulators: they hold gradients on the ps of their variable, dense or sparse, until their sum
-is taken.
+"""Accumulators. One adds up the gradients of a variable, dense or sparse, on the variable's ps,
+until their sum is taken.
 
-An accumulator has a number. It silently refuses gradients of an older number, and taking from it
-adds one to the number.
+An accumulator has a number, a round. It refuses gradients of rounds before that, without an error.
+To take the sum adds one to the number.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from psclust.replication.tf_types import (
 
 @dataclass(frozen=True)
 class AccumulatorOps:
-    """Ops on a group of accumulators, in a streamed round also of the queues of `Arrivals`, which
-    refuse nothing. open: refuses gradients older than `round`, an int64 scalar placeholder, from
-    now on. counts: for each, how many gradients it holds; int32 scalars. empty: for each, the op
-    that empties it."""
+    """Ops on a group of accumulators. In a streamed round the queues of `Arrivals` belong to the
+    group; they refuse nothing.
+
+    round: int64 scalar placeholder. open: makes them refuse gradients of rounds before `round`.
+    counts: how many gradients each holds, int32 scalars. empty: for each, the op that empties it.
+    """
 
     round: Tensor
     open: Operation
@@ -42,7 +44,7 @@ def accumulator_ops(
     sums: Sequence[Gradient],
     round_: Tensor,
 ) -> AccumulatorOps:
-    """Of the accumulators of `variables`, from which `take` gave `sums`."""
+    """The ops on the accumulators of `variables`. sums: what `take` has built for each."""
     pairs = list(zip(accumulators, variables, strict=True))
     return AccumulatorOps(
         round_,
@@ -74,7 +76,7 @@ def accumulator_for(
 def push(
     accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp: Tensor
 ) -> Operation:
-    """The op that adds a gradient numbered `stamp`, int64 scalar."""
+    """The op that adds a gradient of the round `stamp`, int64 scalar."""
     with tf.device(variable.device):
         if isinstance(gradient, tf.IndexedSlices):
             return accumulator.apply_indexed_slices_grad(gradient, local_step=stamp)
@@ -82,8 +84,8 @@ def push(
 
 
 def take(accumulator: Accumulator, variable: Variable, needed: Tensor = 1) -> Gradient:
-    """The sum of the added gradients; taking it empties the accumulator. Waits for `needed`
-    gradients, int32 scalar."""
+    """The sum of the gradients in the accumulator, which is empty afterwards. Waits until there are
+    `needed`, int32 scalar."""
     with tf.device(variable.device):
         if isinstance(accumulator, tf.compat.v1.SparseConditionalAccumulator):
             return accumulator.take_indexed_slices_grad(needed)
@@ -113,8 +115,8 @@ class AccumulatorGroup:
 
     def reset(self, round_: int) -> None:
         """Throws away what they hold and refuses gradients older than `round_`."""
-        # Emptying an accumulator adds one to its number, and gradients must be refused before it is
-        # emptied: hence the round before.
+        # Old gradients must be refused before the accumulators are emptied, and to empty one adds
+        # one to its number: so the number is first that of the round before.
         self.close(round_ - 1)
         self._session.run(
             [op for op, count in zip(self._ops.empty, self.counts(), strict=True) if count]

@@ -1,5 +1,5 @@
-"""What a barrier wants done, in the order of its answer; the chief's coordinator does it. `Update`,
-in `messages`, is one more."""
+"""What a barrier tells the chief's coordinator to do, one action after another. `Update`, in
+`messages`, is an action as well."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Empty the accumulators of the sums, which then refuse gradients older than `round`. blocked:
-    replicas may be waiting in an all-reduce of an older round, and taking from its accumulators
-    would wait behind them; leave those filled."""
+    """Empty the accumulators, which then refuse gradients of rounds before `round`. blocked:
+    replicas may be waiting in an all-reduce of an older round. Its accumulators are not emptied
+    then, since to take from them would wait behind those replicas."""
 
     round: int
     blocked: bool = False
@@ -29,7 +29,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class DropMessages:
-    """Throw away the messages that are waiting."""
+    """Throw away the messages in the chief's queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class CountGradients:
-    """Answer with `Barrier.counted` whether every accumulator holds exactly `expected`
-    gradients."""
+    """Count the gradients in the accumulators, and tell `Barrier.counted` whether each holds
+    exactly `expected`."""
 
     expected: int
 
@@ -96,8 +96,8 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Push a gradient of zero, over no examples, of each of the `workers` for each variable of the
-    stream of `round`."""
+    """On behalf of each of the `workers`, push a gradient of zero, over no examples, for every
+    variable of the stream of `round`."""
 
     round: int
     workers: tuple[int, ...]
@@ -105,7 +105,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """When the stream of `round` has ended, give all variables back the values they had before
+    """When the stream of `round` has ended, restore the values that the variables had before
     it."""
 
     round: int

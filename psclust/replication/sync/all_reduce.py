@@ -1,5 +1,5 @@
-"""All-reduce in the middle of a model, over the workers' graphs, in step with the barrier (over the
-towers of one graph, see `psclust.replication.towers.tower_all_reduce`).
+"""Sums over the workers' graphs in the middle of a step (over the towers of one graph:
+`psclust.replication.towers.tower_all_reduce`).
 
 The sum goes through a ps, which holds one accumulator for each replica. A replica adds its value to
 all of them, then takes the sum from its own, which waits until all replicas have added theirs:
@@ -10,10 +10,10 @@ all of them, then takes the sum from its own, which waits until all replicas hav
                          +--|--> accumulator 1 = value 0 + value 1 --> worker 1
     worker 1   value 1 -----+-->
 
-No replica takes from another one's accumulator, so no one distributes the sum. Values are stamped
-with the barrier's round, and an accumulator drops those of an older round, as it does with
-gradients. Adding every value once for each reader is cheap: moments are a few numbers a channel.
-Workers with several towers do both: `add_n` over their own towers, then the ps.
+No replica takes from another one's accumulator, so nobody has to hand the sum on. A value comes
+with its round, and an accumulator refuses values of older rounds, as it does with gradients. To add
+every value once for each reader is cheap: moments are a few numbers a channel. Workers with several
+towers do both: `add_n` over their own towers, then the ps.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ from psclust.replication.towers.tower_all_reduce import ReplicaAllReduce, SumKey
 
 @dataclass
 class BetweenGraphAllReduce:
-    """Sums over the workers' graphs, in step with the barrier. round: int64 scalar placeholder, the
-    barrier's round.
-    accumulators: (accumulator, shape) of every sum and replica, including those of the other
-    replicas."""
+    """Sums over the workers' graphs. round: int64 scalar placeholder, the round of the values.
+    accumulators: (accumulator, shape) of every sum for every replica, not only this one."""
 
     layout: DeviceLayout
     round: Tensor = field(

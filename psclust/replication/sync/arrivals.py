@@ -2,17 +2,18 @@
 workers are there.
 
 Those of the first two workers wait in a queue each, in the memory in which they have arrived, and
-their sum takes the place of one of them. An accumulator copies the first gradient that it gets, and
-keeps its sum, which the next op must not write over. It adds up those of all other workers, so that
-a ps holds three gradients of a variable at most, however many workers there are:
+their sum is written over one of them. Those of all others go into one accumulator, so a ps holds
+three gradients of a variable at most, however many workers there are. With an accumulator alone
+there would be more copies: it copies the first gradient that it gets, and nothing may be written
+over its sum.
 
     worker 0 --> queue -------+
     worker 1 --> queue -------+--> sum
     others   --> accumulator -+
 
-A gradient of an older round, of a process of the worker that was thought dead, is refused by an
-accumulator. In a queue it is found out when it has been taken, by the round that is with it: the
-chief begins anew, as if it had been restarted, and rolls the variables back.
+A process of a worker that was thought dead may push a gradient of an older round. An accumulator
+refuses it. In a queue it shows when it is taken, by the round that is with it: then the chief opens
+another session, as if it had been restarted, and rolls the variables back.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ _QUEUED = 2
 
 
 def inlet_of(worker: int) -> int:
-    """Where the gradients of a worker wait, of all `Arrivals.inlets`."""
+    """At which of the `Arrivals.inlets` the gradients of a worker wait."""
     return min(worker, _QUEUED)
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Of the gradients of `variable`, which are dense. queues: of the first workers, (round,
-    gradient), int64 scalar and as the variable. others: None if there are no others."""
+    """What holds the gradients of `variable`, which are dense. queues: one for each of the first
+    workers, of (round, gradient), an int64 scalar and a tensor like the variable. others: the
+    accumulator of the other workers; None if there are none."""
 
     variable: Variable
     queues: Sequence[Any]
@@ -71,12 +73,13 @@ class Arrivals:
             )
 
     def most(self, inlet: int, workers: int) -> int:
-        """How many a sum takes from an inlet at most."""
+        """How many gradients a sum takes from an inlet at most."""
         return 1 if inlet < len(self.queues) else workers - len(self.queues)
 
     def take(self, others: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """(one gradient from each queue and the sum of `others`, int32 scalar, from the
-        accumulator, when they are there; the rounds of those from queues, int64 scalars)."""
+        """(one gradient from each queue, and the sum of `others` gradients, int32 scalar, from the
+        accumulator; the rounds of those from queues, int64 scalars). Waits until they are
+        there."""
         with tf.device(self.variable.device):
             rounds, gradients = (
                 list(each) for each in zip(*[queue.dequeue() for queue in self.queues], strict=True)
@@ -87,7 +90,7 @@ class Arrivals:
 
 
 def arrivals_of(variable: Variable, workers: int) -> Arrivals:
-    """Shared by the graphs of all workers."""
+    """Those of a variable, shared by the graphs of all workers."""
     with tf.device(variable.device):
         types, shapes = [tf.int64, variable.dtype.base_dtype], [[], variable.shape]
         names = [
@@ -104,6 +107,7 @@ def arrivals_of(variable: Variable, workers: int) -> Arrivals:
 
 
 def others_of(taking_part: Tensor) -> Tensor:
-    """How many gradients to take from an accumulator, where workers take part or not, int32
-    [workers], 1 or 0. One of zero if none is."""
+    """How many gradients to take from the accumulator, int32 scalar. taking_part: 1 for each worker
+    that takes part, 0 for the others, int32 [workers]. If nobody there takes part it is one: a
+    gradient of zero, which the chief pushes."""
     return tf.maximum(tf.reduce_sum(taking_part[_QUEUED:]), 1)

@@ -1,9 +1,9 @@
 """The barrier of synchronous between-graph training, as a pure transition table: messages in,
 actions out.
 
-TensorFlow's `SyncReplicasOptimizer` counts gradients, not workers: a fast worker may take a slow
-one's place, and a worker whose data ends leaves the others waiting for gradients that never come.
-This barrier knows each worker by its number.
+TensorFlow's `SyncReplicasOptimizer` counts gradients, not workers: two gradients of a fast worker
+may count for one of a slow worker, and a worker whose data ends leaves the others waiting for
+gradients that never come. This barrier knows each worker by its number.
 
 A *round* is one attempt at one global step. A worker gets a token for the round, pushes exactly one
 gradient under the round's number, then sends a message and waits for its next token. The chief
@@ -40,9 +40,12 @@ from psclust.replication.sync.messages import Kind, Message, Token, Update
 
 
 class Barrier:
-    """The state of the current round. `ended`: the workers that ended their training before.
-    `first_round` is greater than any round of an earlier barrier. `step`: the global step; training
-    stops at `max_steps`. `fresh`: there was no earlier barrier."""
+    """The state of the current round.
+
+    first_round: greater than any round of an earlier barrier. step: the global step reached.
+    ended: the workers that have ended their training already. max_steps: the step at which training
+    stops. all_reduce: whether replicas sum moments. fresh: there was no earlier barrier.
+    """
 
     def __init__(
         self,
@@ -94,8 +97,8 @@ class Barrier:
         self._stopping = True
 
     def open(self) -> list[Action]:
-        """Shuts out what an earlier barrier left behind and calls all workers, also those that
-        ended: their STOP may not have been sent."""
+        """Empties what an earlier barrier has left, and asks all workers to join: also those that
+        have ended, since their STOP may not have been sent."""
         resync = Token(Kind.RESYNC, 0, self.round, self._step)
         release = [Release(self.round)] if self._spoilt else []
         return [
@@ -129,8 +132,8 @@ class Barrier:
         return self._void() if self._stopping else self._update()
 
     def counted(self, exact: bool) -> list[Action]:
-        """Continues after `CountGradients`: without a part of a lost worker's gradient in the sums,
-        the successors join the round."""
+        """What follows `CountGradients`. exact: no part of a lost worker's gradient is in the sums,
+        so its successor gets a token of the same round."""
         if not exact:
             return self._void()
         joined, self._unsure = sorted(self._unsure), set()

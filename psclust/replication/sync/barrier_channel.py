@@ -46,8 +46,8 @@ class Channel:
         return self.messages.dequeue_many(tf.maximum(count, self.messages.size()))
 
     def send(self, tokens: Tensor) -> Operation:
-        """The op that sends `tokens`, see `encode_tokens`. One for any choice of workers:
-        TensorFlow keeps a graph of its own for every set of ops that it is asked to run."""
+        """The op that sends `tokens`, see `encode_tokens`. There is one for any choice of workers,
+        because TensorFlow keeps a graph for every set of ops that a session is asked for."""
         own = of_each(tokens, tf.cast(has_token(tokens), tf.int32), len(self.tokens))
         sent = [queue.enqueue_many(rows) for queue, rows in zip(self.tokens, own, strict=True)]
         return tf.group(*sent)

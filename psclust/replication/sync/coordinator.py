@@ -49,8 +49,8 @@ from psclust.replication.tf_types import Session
 
 LOG = logging.getLogger(__name__)
 
-# Each taking from an accumulator adds one to its number, and replicas released from old rounds
-# take. The margin keeps them from closing the accumulators of an all-reduce to the current round.
+# To take from an accumulator adds one to its number, and replicas that are released from older
+# rounds take. The margin is so large that they do not raise the number beyond the current round.
 _MARGIN = 100
 
 
@@ -78,7 +78,7 @@ def new_barrier(
 
 
 class BarrierCoordinator:
-    """Runs `barrier` in `session`, in a thread of its own.
+    """Carries out the actions of `barrier` in `session`, in a thread of its own.
 
     left(worker): called when a worker has left, before it gets its STOP token. updated(step):
     called after each update, while nothing writes to the variables. dropped(worker): called when a

@@ -32,7 +32,7 @@ from psclust.replication.variables.training_state import State
 
 @dataclass(frozen=True)
 class AllReduceOps:
-    """The accumulators of the all-reduce. release: lets the replicas go on that wait in it."""
+    """accumulators: those of the all-reduce. release: lets replicas that wait in it go on."""
 
     accumulators: AccumulatorOps
     release: Operation
@@ -40,14 +40,15 @@ class AllReduceOps:
 
 @dataclass(frozen=True)
 class CoordinatorOps:
-    """workers: how many. round: int64, count: int32 scalar placeholders. tokens, order:
-    placeholders for `encode_tokens` and `encode_update`.
+    """workers: how many. Placeholders: round, int64 scalar; count, int32 scalar; tokens, for
+    `encode_tokens`; order, for `encode_update`.
 
-    pending: int32, messages waiting. receive: int64 [messages, 5], all waiting messages, `count` at
-    least. sums: the accumulators that an update takes from. all_reduce: None without one. backups:
-    None if every gradient counts. send: sends `tokens`. update: applies the mean of the round,
-    unless the `stream` has, counts the step and sends the tokens of `order`. marks: not all equal
-    if an update is half made; None with a stream.
+    pending: how many messages wait, int32 scalar. receive: all messages, int64 [messages, 5], when
+    there are `count`. sums: the accumulators that an update takes from. all_reduce: None without
+    one. backups: None if every gradient counts. stream: None if the variables are written by
+    `update`. send: sends `tokens`. update: writes the variables, unless the stream has done so,
+    counts the step and sends the tokens of `order`. marks: they differ if an update is half made;
+    None with a stream.
     """
 
     workers: int
@@ -125,7 +126,7 @@ def _taken(channel: Channel, variables: Sequence[Variable]) -> list[Gradient]:
 
 
 def _sums(channel: Channel, variables: Sequence[Variable], round_: Tensor) -> AccumulatorOps:
-    # What an update takes waits for its order: these are others.
+    # Not those of the update: they wait for its order, and these need none.
     taken = _taken(channel, variables)
     return accumulator_ops(channel.accumulators, variables, taken, round_)
 

@@ -20,7 +20,7 @@ from psclust.replication.variables.cell import Cell, Mark, cell
 
 
 class UpdateMarks:
-    """Of the update that ends `round_`, int64 scalar, fed to each run."""
+    """The marks of the update that ends the round `round_`, int64 scalar."""
 
     def __init__(self, round_: Tensor) -> None:
         self._round = round_
@@ -28,8 +28,8 @@ class UpdateMarks:
         self._cells: list[Cell] = []
 
     def begin(self, update: Sequence[Operation], apart_from: Iterable[Operation]) -> None:
-        """Holds back all that `update` does to state, on each ps until it is marked there that the
-        update has begun: also an optimizer's decay of its slots, which waits for no gradient."""
+        """Makes all ops of `update` that change state (see `state_changes`) wait until their ps is
+        marked: also an optimizer's decay of its slots, which waits for no gradient."""
         for operation in state_changes(update, apart_from):
             self._held.setdefault(host_of(operation.device), []).append(operation)
         for host, operations in self._held.items():
@@ -38,8 +38,8 @@ class UpdateMarks:
                 wait_for(operation, begun)
 
     def end(self, device: str, counted: Operation) -> list[Operation]:
-        """The ops that mark that it has ended: on each ps after what is held back there, on
-        `device` when the step is `counted`."""
+        """The ops that mark each ps when the update has ended there: on `device` after `counted`,
+        on the others after the ops that `begin` holds back."""
         last = {**self._held, host_of(device): [counted]}
         return [self._mark("ended", host, operations) for host, operations in last.items()]
 

@@ -1,8 +1,8 @@
 """What travels between the chief and the workers of a barrier, and its encoding: each record is an
 int64 vector of its fields, in order.
 
-A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. `Update` is
-fed to the chief's update.
+A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. An `Update`
+is the order of the chief's update, which is fed.
 """
 
 from __future__ import annotations

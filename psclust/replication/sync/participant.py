@@ -1,4 +1,4 @@
-"""A worker's side of the barrier: joining, stepping with a token, leaving."""
+"""A worker's side of the barrier: it joins, makes a step for each token, and leaves."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from psclust.replication.tf_types import Session
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """go: compute another gradient. step: the global step reached. sure: the gradient pushed last
-    is in it. late: that gradient came too late and was dropped; its batch counts as used up.
-    waited_s: from when the gradient was computed until the grant was there: sending it, the other
-    replicas, the update."""
+    """What a token says to the worker. go: compute another gradient. step: the global step reached.
+    sure: that step has the gradient pushed last. late: that gradient came too late and was dropped;
+    its batch counts as used up. waited_s: the time from the gradient to this grant, in which it was
+    sent, the other replicas computed theirs, and the update was made."""
 
     go: bool
     step: int
@@ -49,7 +49,7 @@ class BarrierParticipant:
         self._round = 0
 
     def join(self) -> Grant:
-        """Waits until the chief has a place for this replica."""
+        """Tells the chief that this replica is there, and waits for its first token."""
         self._introduce()
         return self._grant(self._token())
 
@@ -78,13 +78,14 @@ class BarrierParticipant:
         return None
 
     def close(self) -> None:
-        """There are no more steps, also if the last has failed."""
+        """To be called after the last step, also if that has failed."""
         if self._watch:
             self._watch.end()
 
     def _take_rest(self, stamps: Iterable[Any]) -> bool:
-        """Takes the stamps that are left up to this round, after those that the step has taken.
-        Returns whether there are any: the step has brought variables before their update."""
+        """Where the step has taken a stamp of an older round, takes those after it, up to that of
+        this round. Returns whether there were any: then the step has read variables before their
+        update."""
         behind = [
             tensor
             for each, tensors in zip(stamps, self._next_stamps, strict=True)

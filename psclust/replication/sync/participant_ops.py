@@ -27,15 +27,15 @@ from psclust.replication.variables.cell import Cell, Mark, cell
 class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
-    step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch,
-    and for each of `stamps` their values) after one gradient was computed, pushed and reported;
-    feeds `incarnation` and `round`. stamps: for each ps, those that a step takes there, see
-    `psclust.replication.sync.stamps`; next_stamps: those after them, each of which can be taken
-    alone. next_step: int64 scalar, the global step that `step` leads to. send: sends a message of
-    `kind` without a gradient. token: waits for this worker's next token, an encoded `Token`. pull:
-    brings the worker's copies of the variables up to date, before a step that does not continue the
-    one before; None if it has none. computed: the round whose gradient was computed last, on the
-    worker alone; None if computing it waits for other replicas.
+    step: computes, pushes and reports one gradient, and waits for the next token. It needs
+    `incarnation` and `round`, and gives (token, loss, examples, the time at which the gradient was
+    computed in seconds since the epoch, and for each ps the values of its `stamps`). stamps: those
+    that a step takes on each ps, see `psclust.replication.sync.stamps`; next_stamps: for each of
+    them the one after it, which can be taken alone. next_step: int64 scalar, the global step that
+    `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
+    worker's next token, an encoded `Token`. pull: reads all variables into the worker's copies, for
+    a step that does not follow the update of the one before; None without copies. computed: the
+    last round whose gradient this worker has computed; None if that waits for other replicas.
     """
 
     kind: Tensor
@@ -108,7 +108,7 @@ def _pushed(
     report: Tensor,
     settings: Settings,
 ) -> tuple[Sequence[Operation], Brought]:
-    """(the ops that push the gradients; what brings the updated variables). The round is read from
+    """(the ops that push the gradients; what brings the updated variables). The round is taken from
     the `report`, which waits for the batch: when the data has ended nothing may be pushed, not even
     a gradient that does not depend on the batch."""
     streamed = channel.stream is not None
@@ -136,8 +136,8 @@ def _on_each(report: Tensor, field: str, devices: Iterable[str]) -> dict[str, Te
 
 
 def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
-    """(when the gradients were computed, see `ParticipantOps.step`; the last round of which they
-    were). On the worker: the time at which a ps has them would take a message of its own."""
+    """(the time at which the gradients were computed, see `ParticipantOps.step`; the round whose
+    gradients were computed last). Both on the worker: from a ps they would take a message more."""
     last = cell("psclust/computed", tf.int64, [], host_of(worker))
     gradients = [gradient for gradient, _ in tower.contributions]
     with tf.device(worker), tf.control_dependencies(gradients):
@@ -149,8 +149,8 @@ def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
 def _fetched(
     token: Tensor, stamps: Iterable[Sequence[Tensor]], layout: DeviceLayout
 ) -> list[Tensor]:
-    """(the token, which is on the first ps; the stamps of each ps), on the client, with one message
-    from each ps."""
+    """(the token, the stamps of each ps), brought to the client in one message from each ps. The
+    token is on the first."""
     together = joined({each[0].device: each for each in stamps})
     here = [each for each in together if each.device == layout.parameters]
     with tf.device(layout.parameters):

@@ -34,8 +34,8 @@ def stamps(variables: Sequence[Variable], worker: int) -> Any:
 def announce(
     variables: Sequence[Variable], rounds: Sequence[Tensor], after: Sequence[Operation]
 ) -> list[Operation]:
-    """The ops that stamp, after the ops in `after`, for each worker its `rounds`, on the ps: int64
-    [0] or [1]."""
+    """The ops that put a stamp into each worker's queue when the ops in `after` have ended. rounds:
+    for each worker the stamp, int64 [1], or none, int64 [0], on the ps."""
     with tf.device(variables[0].device), tf.control_dependencies(list(after)):
         return [stamps(variables, worker).enqueue_many(own) for worker, own in enumerate(rounds)]
 

@@ -1,9 +1,9 @@
 """Whether a step that takes long still computes its gradient, or waits for other replicas: one run
 of the graph does both.
 
-A thread looks at a step that is out for a second or two, on the worker alone. What it finds shows
-in the function that it is in, as `psclust why` reads it from the stacks of a program; see
-`psclust.supervise.python_places`.
+A thread looks at a step that has taken a second or two, and asks only the worker. While the
+gradient is computed it is in `_while_computing`: `psclust why` reads that from the stacks of a
+program, see `psclust.supervise.python_places`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class StepWatch:
             self._thread.start()
 
     def done(self) -> None:
-        """After it, also if it has failed."""
+        """After that run, also if it has failed."""
         self._round = None
 
     def end(self) -> None:
-        """There are no more steps. The thread ends within a second."""
+        """After the last step. The thread ends within a second."""
         self._ended.set()
 
     def _run(self) -> None:

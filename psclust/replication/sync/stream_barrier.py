@@ -4,13 +4,13 @@ ends the round only counts it.
 
 The chief begins the stream of a round for the workers it then expects, its *members*; each variable
 waits for one gradient of every member. When each member's message is there and the stream has
-ended, the step is counted. A member that sends no gradient, because it left, is filled in for with
-a gradient of zero over no examples, and a worker that joins unexpectedly waits for the next round.
-In a void round all members are filled in for, which ends the stream, and the variables are rolled
-back.
-A round in which a worker died is void: what it has pushed may be in the variables already. All
-others compute the step again while its successor computes it for the first time, so the step takes
-no longer.
+ended, the step is counted. For a member that left without a gradient the chief pushes one of zero,
+over no examples. A worker that joins and is not a member waits for the next round.
+
+A round in which a worker died is void: what it has pushed may be in the variables already. The
+chief pushes gradients of zero for all members, which ends the stream, and rolls the variables back.
+All others compute the step again while the dead worker's successor computes it for the first time,
+so the step takes no longer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StreamingBarrier(Barrier):
 
     def __init__(self, workers: int, first_round: int, **options: Any) -> None:
         super().__init__(workers, first_round, **options)
-        # The workers of the stream that runs; empty: none runs.
+        # Those of the stream that is under way; empty if none is. `_waiting`: for the next round.
         self._members: frozenset[int] = frozenset()
         self._waiting: set[int] = set()
 

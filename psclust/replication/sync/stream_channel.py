@@ -17,8 +17,8 @@ from psclust.replication.wire.differences import last_difference
 @dataclass(frozen=True)
 class StreamChannel:
     """What a streamed round needs beside the channel. arrivals: one for each pair of
-    `Tower.contributions`, in its order. examples: for each ps with some, by its device, the
-    accumulator of the number of examples. copies: of this worker."""
+    `Tower.contributions`. examples: the accumulator of the number of examples on each ps that has a
+    variable, by its device. copies: of this worker."""
 
     arrivals: Sequence[Arrivals]
     examples: Mapping[str, Accumulator]
@@ -50,8 +50,8 @@ def push_streamed(
     examples: Mapping[str, Tensor],
     rounds: Mapping[str, Tensor],
 ) -> list[Operation]:
-    """The ops that push this worker's gradients, and its number of examples on each ps; mappings by
-    its device."""
+    """The ops that push this worker's gradients, and its number of examples to each ps. examples,
+    rounds: by the device of the ps."""
     pushed = [
         push_examples(channel, device, examples[device], rounds[device])
         for device in channel.examples
@@ -64,8 +64,8 @@ def push_streamed(
 @dataclass(frozen=True)
 class Brought:
     """operations: those that bring a worker's copies up to date, each when its variable has been
-    updated. stamps: by which they know, for each ps, int64 scalars; next_stamps: for each of them
-    the one after it, to be taken alone."""
+    updated. stamps: what they wait for on each ps, int64 scalars; next_stamps: for each of them the
+    one after it, which can be taken alone."""
 
     operations: Sequence[Operation] = ()
     stamps: Sequence[Sequence[Tensor]] = ()

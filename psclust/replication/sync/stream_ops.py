@@ -4,12 +4,15 @@ it has arrived, and goes back at once.
     gradients of v1 complete -> optimizer writes v1 -> stamp: workers read v1
                                                        while gradients of v2 still arrive
 
-A round may turn out void when some variables have been updated. So a stream begins by keeping the
-values of all that it will write; kept values share the variables' memory until the optimizer
-writes. On each ps it then notes its round, the *tag*, which tells the successor of a chief that
-died whether the ps may be half updated: if it is greater than `settled`, the last round that was
-counted or rolled back. The successor also sets a *fence* on each ps: a stream of an older round,
-which may not know that its chief is dead, writes nothing any more, and no update counts it.
+A round may turn out void when some variables have been updated. So a stream first keeps the values
+of all that it will write, for a roll-back. They share the variables' memory until the optimizer
+writes. Three numbers are for the successor of a chief that died:
+
+    tag      on each ps, the last round whose stream has begun there
+    settled  on the first ps, the last round that was counted or rolled back: a ps with a greater
+             tag may be half updated
+    fence    on each ps, set by the successor: a stream of an older round, which may not know that
+             its chief is dead, writes nothing any more, and no update counts it
 """
 
 from __future__ import annotations
@@ -42,20 +45,25 @@ from psclust.replication.wire.differences import difference, last_difference, le
 
 @dataclass(frozen=True)
 class StreamOps:
-    """order: int64 [1 + workers] placeholder, the round, then 1 for each worker that is a member of
-    the stream. round: int64 scalar placeholder.
+    """Mappings have the device of each ps as key.
 
-    stream: updates the variables as `order` says; an inlet of `Arrivals` that no member has needs
-    gradients of zero. Fetches for each ps the rounds of gradients that were taken there, int64; the
-    round is void if one is of another. zeros: for each inlet, pushes one of each variable, numbered
-    `round`. no_examples: goes with one, on each ps. lacking: bool [inlets + 1], at which inlets
-    less waits than a stream may take, and whether examples do. sums: all that holds gradients or
-    examples. tags, settled: see above. fence: sets all fences to `round`; fenced: bool [ps], which
-    are set. roll_back: gives the variables of a ps back the values they had. level: takes it that
-    all copies have the values of the variables, before workers pull. release: stamps `round` for
-    all workers. settle: sets `settled` to `round`. admitted: makes an op that fails if a round,
-    int64 scalar, is behind a fence. settled_at: makes one that sets `settled` to a round. Mappings
-    have the device of each ps as key.
+    order: int64 [1 + workers] placeholder, the round, then for each worker 1 if it is a member of
+    the stream, else 0. round: int64 scalar placeholder.
+
+    stream: updates the variables as `order` says, and gives for each ps the rounds of the gradients
+    that were taken there, int64; all of them have to be that of `order`. An inlet of `Arrivals`
+    that no member has needs gradients of zero. zeros: for each inlet, pushes a gradient of zero for
+    each variable, of `round`. no_examples: pushes that these are over no examples, to each ps.
+    lacking: bool [inlets + 1], at which inlets fewer gradients wait than a stream may take, and
+    whether that is so of the examples. sums: all that holds gradients or examples.
+
+    tags, settled: see above. fence: sets all fences to `round`; fenced: which are set, bool [ps].
+    roll_back: restores the values that the variables of a ps had. settle: sets `settled` to
+    `round`. admitted(round): builds an op that fails if the fence of the first ps is ahead of
+    that round, int64 scalar. settled_at(round): builds an op that sets `settled` to it.
+
+    level: before workers pull, notes on the ps that all copies have the values of the variables.
+    release: stamps `round` for all workers.
     """
 
     workers: int
@@ -142,9 +150,9 @@ def stream_ops(
 
 @dataclass(frozen=True)
 class _Order:
-    """`StreamOps.order` on a ps. round: int64 scalar. rounds: for each worker, what to stamp, int64
-    [1] or [0]. gradients: of how many workers; others: how many of them an accumulator of
-    `Arrivals` gets; int32 scalars."""
+    """`StreamOps.order` on a ps. round: int64 scalar. rounds: for each worker its stamp, int64 [1],
+    or none, int64 [0]. gradients: how many workers take part; others: how many gradients to take
+    from an accumulator of `Arrivals`; int32 scalars."""
 
     round: Tensor
     rounds: Sequence[Tensor]
@@ -153,7 +161,7 @@ class _Order:
 
 
 class _Orders:
-    """Those of all ps, each made when it is needed."""
+    """The `_Order` of each ps, built when it is first needed."""
 
     def __init__(self, fed: Tensor, workers: int) -> None:
         self._fed = fed
@@ -226,8 +234,8 @@ def _begun(
     orders: _Orders,
     devices: Iterable[str],
 ) -> tuple[Mapping[str, Cell], list[Operation]]:
-    """(the tag of each ps; the ops that set the tags). Makes `changes` wait on their ps until the
-    values are kept and the tag is set, which waits for the order."""
+    """(the tag of each ps; the ops that set the tags). Makes each of `changes` wait until on its ps
+    the values are kept and the tag is set. Both wait for the order of the stream."""
     tags, begun = {}, []
     for device in dict.fromkeys([*devices, *(variable.device for variable, _ in kept)]):
         tags[device] = cell("psclust/tag", tf.int64, [], device)
@@ -244,8 +252,8 @@ def _begun(
 
 
 def _ended(taken: Mapping[str, Sequence[Tensor]], stream: Sequence[Operation]) -> list[Tensor]:
-    """For each ps, the rounds of gradients that were taken, when the ops of the stream there have
-    ended: it then sends no other word of that."""
+    """For each ps, the rounds of the gradients that were taken, when the ops of the `stream` there
+    have ended: one message tells both."""
     ended: dict[str, list[Operation]] = {}
     waiting = list(stream)
     while waiting:
@@ -269,8 +277,8 @@ def _announced(
     written: Mapping[str, tuple[Variable, list[Operation]]],
     sent: Mapping[str, Variable],
 ) -> list[Operation]:
-    """The ops that announce the update of a group of variables to the workers, with what these have
-    to know of it."""
+    """The ops that announce to the workers that a group of variables is updated. Before that they
+    keep, for each of them that travels as int8, the difference that workers will read."""
     after = [
         writer for variable in group for writer in written.get(variable.op.name, (variable, []))[1]
     ]

@@ -1,5 +1,5 @@
-"""Streamed rounds at work: the stream of a round runs in a thread of its own, while the barrier
-receives messages."""
+"""The chief's side of streamed rounds: a thread makes the run of a stream, while the
+coordinator receives messages."""
 
 from __future__ import annotations
 

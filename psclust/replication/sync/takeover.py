@@ -15,13 +15,13 @@ LOG = logging.getLogger(__name__)
 
 
 def take_over(session: Session, ops: StreamOps) -> None:
-    """Shuts out an earlier stream, rolls back what it has written of a round that was not counted,
-    and lets the workers go on that wait for it. To be called before variables are restored and
-    before a barrier opens."""
+    """Makes sure that an earlier stream writes nothing more, rolls back what it has written of a
+    round that was not counted, and lets workers that wait for it go on. To be called before
+    variables are restored and before a barrier opens."""
     # Greater than every round before, as the first round of a barrier.
     round_ = time.time_ns() // 1000
     if not any(session.run(ops.fenced)):
-        # There was none; a stamp would only have every worker pull its variables once more.
+        # No chief was here before. Stamps would only have workers pull their variables once more.
         session.run(ops.fence, {ops.round: round_})
         return
     settled = _value(session, ops.settled)
