@@ -52,7 +52,6 @@ setup(
         "psclust": ["py.typed"],
         "psclust.agent": ["*.proto"],
         "psclust.cli.run_report": ["*.html"],
-        "psclust.control": ["*.proto"],
         "psclust.examples": ["*.ipynb"],
         "psclust.native": ["*.c", "*.h", "*.md"],
     },

@@ -6,14 +6,13 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refusal
-from psclust.control import supervisor_pb2 as pb
-from psclust.control import supervisor_pb2_grpc
+from psclust.control.json_calls import call, stream
 from psclust.control.network_access import channel_from_elsewhere, lives_elsewhere
 from psclust.errors import NoRunError
 from psclust.plan.port_request import PortRequest
@@ -26,7 +25,6 @@ from psclust.supervise.task_finding import Finding
 
 _CALL_S = 20.0
 _POLL_S = 0.005
-_T = TypeVar("_T")
 
 
 class SupervisorClient(AbstractContextManager["SupervisorClient"]):
@@ -50,7 +48,6 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
             self._channel = grpc.insecure_channel(
                 folder.socket_address(), options=[*options, ("grpc.default_authority", "localhost")]
             )
-        self._stub = supervisor_pb2_grpc.SupervisorStub(self._channel)
 
     def __exit__(self, *details: object) -> None:
         self._channel.close()
@@ -59,64 +56,49 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
         """The run's status, again after every change, until it has `ended` or the supervisor is
         gone."""
         try:
-            for message in self._stub.Watch(pb.Empty()):
-                yield RunStatus.from_json(message.json)
+            yield from map(RunStatus.from_json, stream(self._channel, "watch", "null"))
         except grpc.RpcError:
             return
 
     def detach(self) -> None:
-        self._call(lambda: self._stub.Detach(pb.Empty(), timeout=_CALL_S))
+        """Let the run go on when the `psclust up` that started it ends."""
+        self._call("detach")
 
     def add_agents(self, agents: Sequence[AgentAccess]) -> None:
         """Run tasks on the hosts of these agents too."""
-        self._call(
-            lambda: self._stub.AddAgents(
-                pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_S
-            )
-        )
+        self._call("add_agents", [access.to_json() for access in agents])
 
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
         """See `AgentClient.listen`."""
-        request = pb.ListenRequest(host=host, addresses=addresses, ports=ports)
-        return list(self._call(lambda: self._stub.Listen(request, timeout=_CALL_S)).addresses)
+        return list(self._call("listen", [host, list(addresses), ports]))
 
     def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]:
         """Host -> the addresses (host:port) that accept a connection from there."""
-        reply = self._call(
-            lambda: self._stub.Probe(pb.Addresses(addresses=addresses), timeout=2 * _CALL_S)
-        )
-        return {host.name: list(host.addresses) for host in reply.hosts}
+        return dict(self._call("probe", list(addresses), 2 * _CALL_S))
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        ports = [
-            pb.ReserveRequest.Port(
-                task=_id(entry.task), address=entry.host, wanted=entry.wanted, host=entry.on
-            )
+        """Reserve ports for tasks, on the hosts that will run them."""
+        wanted = [
+            ((entry.task.job, entry.task.index), entry.host, entry.wanted, entry.on)
             for entry in requests
         ]
-        reply = self._call(
-            lambda: self._stub.Reserve(pb.ReserveRequest(ports=ports), timeout=_CALL_S)
-        )
-        return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
+        ports = self._call("reserve", wanted)
+        return {entry.task: port for entry, port in zip(requests, ports, strict=True)}
 
     def apply(self, plan: Plan) -> RunStatus:
-        reply = self._call(lambda: self._stub.Apply(pb.Plan(json=plan.to_json()), timeout=_CALL_S))
-        return RunStatus.from_json(reply.json)
+        """Replace the plan: tasks that do not differ keep running."""
+        return RunStatus.from_json(self._text("apply", plan.to_json(), _CALL_S))
 
     def explain(self) -> list[Finding]:
         """What every task does, in the order of the plan."""
-        reply = self._call(lambda: self._stub.Explain(pb.Empty(), timeout=2 * _CALL_S))
-        return [Finding.from_dict(json.loads(text)) for text in reply.findings]
+        return [Finding.from_dict(each) for each in self._call("explain", None, 2 * _CALL_S)]
 
     def readings(self) -> list[Reading]:
         """How far every task is and what it uses, in the order of the plan."""
-        return [
-            Reading.from_json(text)
-            for text in self._call(lambda: self._stub.Read(pb.Empty(), timeout=_CALL_S)).json
-        ]
+        return [Reading.from_json(text) for text in self._call("readings")]
 
     def restart(self, task: Task) -> None:
-        self._call(lambda: self._stub.Restart(_id(task), timeout=_CALL_S))
+        self._call("restart", (task.job, task.index))
 
     def stop(
         self,
@@ -128,8 +110,8 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
         timeout_s: float = _CALL_S,
     ) -> None:
         """See `events.Stop`; `now`: `events.Kill`."""
-        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code, save=save)
-        self._call(lambda: self._stub.Stop(request, timeout=timeout_s))
+        request = {"reason": reason, "exit_code": exit_code, "now": now, "save": save}
+        self._call("stop", request, timeout_s)
 
     def wait_until_answering(self, timeout_s: float, alive: Callable[[], bool]) -> bool:
         """Wait until the socket accepts connections; False after `timeout_s`, or when the
@@ -149,9 +131,12 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
                 return True
         return False
 
-    def _call(self, call: Callable[[], Any]) -> Any:
+    def _call(self, name: str, request: object = None, timeout_s: float = _CALL_S) -> Any:
+        return json.loads(self._text(name, json.dumps(request), timeout_s))
+
+    def _text(self, name: str, request: str, timeout_s: float) -> str:
         try:
-            return call()
+            return call(self._channel, name, request, timeout_s)
         except grpc.RpcError as error:
             if (refused := refusal(error)) is not None:
                 raise refused from None
@@ -163,7 +148,3 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
             )
             found = "is gone" if gone else f"does not answer ({error.details()})"
             raise NoRunError(f"The supervisor of {name} {found}. Its log: {log}") from None
-
-
-def _id(task: Task) -> pb.TaskId:
-    return pb.TaskId(job=task.job, index=task.index)

@@ -166,16 +166,13 @@ def serve(  # type: ignore[no-untyped-def]
     of `ports`; returns the gRPC server."""
     import grpc
 
-    from psclust.control import supervisor_pb2_grpc
     from psclust.control.network_access import open_to_other_machines
     from psclust.control.supervisor_service import SupervisorService
 
     server = grpc.server(
         ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)]
     )
-    supervisor_pb2_grpc.add_SupervisorServicer_to_server(
-        SupervisorService(supervisor, transport, detached), server
-    )
+    SupervisorService(supervisor, transport, detached).add_to(server)
     server.add_insecure_port(folder.socket_address())
     if ports is not None:
         open_to_other_machines(server, folder, ports)
