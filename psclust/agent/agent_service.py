@@ -15,11 +15,11 @@ from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.addresses import own_addresses
 from psclust.agent.agent import Agent, StoppingError
+from psclust.agent.records import facts_message, plan_of
 from psclust.agent.refusal import refuse
 from psclust.agent.update_stream import stream_updates
 from psclust.errors import PsclustError
 from psclust.plan.port_request import PortRequest
-from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.ports import listen_in
@@ -54,7 +54,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Empty:
         with _retried_when_stopping(context):
-            self._agent.start(TaskPlan.from_json(request.plan), request.attempt)
+            self._agent.start(plan_of(request.plan), request.attempt)
         return pb.Empty()
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Empty:
@@ -84,9 +84,8 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
-        return pb.InspectReply(
-            json=inspect_host(processes, list(request.addresses), self._gpus.processes()).to_json()
-        )
+        facts = inspect_host(processes, list(request.addresses), self._gpus.processes())
+        return facts_message(facts)
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []

@@ -25,6 +25,7 @@ from psclust.agent.lease import (
     is_silent,
     renewal_interval_s,
 )
+from psclust.agent.records import facts_of, plan_message
 from psclust.agent.refusal import Refusal, refusal
 from psclust.control.agent_channel import AgentChannel
 from psclust.control.agent_updates import AgentUpdates, HostListener
@@ -108,7 +109,7 @@ class AgentClient:
 
     def start(self, plan: TaskPlan, attempt: int) -> None:
         self._updates.begin(plan.task, attempt)
-        request = pb.StartRequest(plan=plan.to_json(), attempt=attempt)
+        request = pb.StartRequest(plan=plan_message(plan), attempt=attempt)
         self._queue(
             self._stub.Start,
             request,
@@ -146,11 +147,8 @@ class AgentClient:
             pb.InspectRequest.Process(task=each.task, pid=each.pid, stacks=each.stacks)
             for each in processes
         ]
-        return HostFacts.from_json(
-            self._call(
-                self._stub.Inspect, pb.InspectRequest(processes=wanted, addresses=addresses)
-            ).json
-        )
+        request = pb.InspectRequest(processes=wanted, addresses=addresses)
+        return facts_of(self._call(self._stub.Inspect, request))
 
     def extend_lease(self, lease_s: float) -> None:
         self._lease.extend(lease_s)

@@ -63,13 +63,6 @@ class TaskPlan:
         """Whether a server, bare or a ps script, is expected at its address."""
         return self.role == "server" and self.address is not None and not self.elsewhere
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> TaskPlan:
-        return _task_from(json.loads(text))
-
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:

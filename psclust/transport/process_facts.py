@@ -11,9 +11,8 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuUsage
@@ -71,26 +70,6 @@ class HostFacts:
 
     processes: Mapping[str, ProcessFacts] = field(default_factory=dict)
     refusing: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> HostFacts:
-        data: dict[str, Any] = json.loads(text)
-        processes = {task: _process_from(each) for task, each in data["processes"].items()}
-        return cls(processes, tuple(data["refusing"]))
-
-
-def _process_from(data: Mapping[str, Any]) -> ProcessFacts:
-    threads = tuple(tuple(Frame(**frame) for frame in thread) for thread in data["threads"])
-    return ProcessFacts(
-        data["state"],
-        threads,
-        data["no_stack"],
-        Usage.from_dict(data["usage"]),
-        tuple(data["names"]),
-    )
 
 
 @dataclass(frozen=True, slots=True)
