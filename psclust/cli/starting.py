@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from psclust.cli import output
@@ -13,8 +12,6 @@ from psclust.cli.follower import Follower
 from psclust.cli.held_by_program import stay_held
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.interrupts import Interrupts
-from psclust.cli.misplaced_options import warn_of_misplaced_options
-from psclust.cli.request import request_from_flags
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.summary import report_end
 from psclust.cli.terminal_text import look_of
@@ -41,17 +38,15 @@ _REDRAW_S = 0.05
 
 
 def started(
-    flags: Mapping[str, object],
+    request: UpRequest,
     held: int | None,
     *,
     detach: bool,
     top: bool,
     keep: bool,
 ) -> int:
-    """The exit code. flags: of `request_options`. held: pid of the program that holds the run; see
+    """The exit code. held: pid of the program that holds the run; see
     `psclust.cli.held_by_program`."""
-    request = request_from_flags(**flags)  # type: ignore[arg-type]
-    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if keep and (detach or not request.file.tensorboard):
         why = (
             "it is `up` that leaves it running, so that --detach is not for it"

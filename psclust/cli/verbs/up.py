@@ -61,6 +61,10 @@ def command(
 
         return show(flags)
     # Loads the reader of cluster files and the planner.
+    from psclust.cli.misplaced_options import warn_of_misplaced_options
+    from psclust.cli.request import request_from_flags
     from psclust.cli.starting import started
 
-    return started(flags, held, detach=detach, top=top, keep=keep)
+    request = request_from_flags(**flags)  # type: ignore[arg-type]
+    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
+    return started(request, held, detach=detach, top=top, keep=keep)
