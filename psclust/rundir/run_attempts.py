@@ -27,10 +27,6 @@ class Attempt:
     was_asked: bool = False
 
     @property
-    def began_s(self) -> float:
-        return self.phases[0][1]
-
-    @property
     def failed(self) -> bool:
         """Whether it ended by itself, and not well."""
         return self.reason is not None and self.exit_code != 0 and not self.was_asked
