@@ -66,58 +66,27 @@ class StartRequest:
     done: Callable[[int | StartFailure], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
-    """The process of a fork server, and the socket to it. pid: None if it could not be made. It has
-    this process's limits."""
-
-    socket: socket.socket
-    pid: int | None = None
-    failure: StartFailure | None = None
-
-
-def spawn(python: str, load: Load, env: Mapping[str, str], output: int) -> Spawned:
-    """output: a file descriptor for what it prints."""
-    ours, theirs = socket.socketpair()
-    options, known = _shortcuts(python, load)
-    argv = [python, *options, str(_PROGRAM), "--preload", load, "--socket", str(theirs.fileno())]
-    with theirs:
-        try:
-            process = subprocess.Popen(
-                argv,
-                env={**env, **known},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return Spawned(ours, failure=StartFailure(_describe_popen_error(python, error)))
-    # The transport reaps all children; Popen must not wait for a pid that may have been reused.
-    process.returncode = 0
-    return Spawned(ours, process.pid)
-
-
 class ForkServer:
     """One fork server process. A thread passes requests to it, in order, so that callers do not
     wait until it has loaded.
 
-    last_output: waits until nothing can print any more, and returns the last bytes of what it
-    printed. open_files: soft and hard limit for it and its tasks."""
+    output: a file descriptor for what it prints. last_output: waits until nothing can print any
+    more, and returns the last bytes of that. open_files: soft and hard limit for it and its
+    tasks."""
 
     def __init__(
         self,
         python: str,
         load: Load,
-        process: Spawned,
+        env: Mapping[str, str],
+        output: int,
         last_output: Callable[[], bytes],
         open_files: tuple[int, int],
     ) -> None:
         self._python, self._load, self._last_output = python, load, last_output
-        self._socket, self.pid = process.socket, process.pid
+        # `_failure`: of every start from now on.
+        self._socket, self.pid, self._failure = _spawn(python, load, env, output)
         self._requests: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
-        self._failure = process.failure  # of every start from now on
         self._ready = False
         self._exit_code: int | None = None
         self._ended = threading.Event()
@@ -206,6 +175,31 @@ class ForkServer:
     def _receive(self) -> dict[str, Any]:
         reply: dict[str, Any] = json.loads(framing.receive(self._socket)[0])
         return reply
+
+
+def _spawn(
+    python: str, load: Load, env: Mapping[str, str], output: int
+) -> tuple[socket.socket, int | None, StartFailure | None]:
+    """The socket to the process, and its pid or why it could not be made."""
+    ours, theirs = socket.socketpair()
+    options, known = _shortcuts(python, load)
+    argv = [python, *options, str(_PROGRAM), "--preload", load, "--socket", str(theirs.fileno())]
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                argv,
+                env={**env, **known},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return ours, None, StartFailure(_describe_popen_error(python, error))
+    # The transport reaps all children; Popen must not wait for a pid that may have been reused.
+    process.returncode = 0
+    return ours, process.pid, None
 
 
 def _describe_popen_error(python: str, error: OSError) -> str:

@@ -20,7 +20,6 @@ from psclust.transport.fork_server_client import (
     Load,
     StartFailure,
     StartRequest,
-    spawn,
 )
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
@@ -152,9 +151,13 @@ class LocalTransport:
         if server is None or server.failed:
             output, sink = self._pump.add(self._log)
             try:
-                process = spawn(python, load, {**common, **own}, output)
                 server = ForkServer(
-                    python, load, process, lambda: _whole_output(sink), self._open_files
+                    python,
+                    load,
+                    {**common, **own},
+                    output,
+                    lambda: _whole_output(sink),
+                    self._open_files,
                 )
             finally:
                 os.close(output)
