@@ -15,7 +15,18 @@
 
 #define INTERNAL __attribute__((visibility("hidden")))
 
-enum { FLOAT = 1, UINT8 = 4, INT8 = 6, INT64 = 9, BOOL = 10, BFLOAT16 = 14 };
+enum {
+    FLOAT = 1,
+    DOUBLE = 2,
+    INT32 = 3,
+    UINT8 = 4,
+    INT16 = 5,
+    INT8 = 6,
+    INT64 = 9,
+    BOOL = 10,
+    BFLOAT16 = 14,
+    HALF = 19
+};
 enum { CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
 
 typedef struct TF_Status TF_Status;

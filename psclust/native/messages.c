@@ -48,31 +48,35 @@ static int matches(const Entry *entry, Label label, int waits) {
 }
 
 /* Takes out the first of this label that is waited for, or that has come; if there is none, puts
- * the other in. NULL: there was none. */
-static Entry *meet(const Connection *from, Label label, TF_Tensor *tensor, Waiter *waiter) {
-    Entry **at = bucket(label), *found = NULL;
+ * the other in. found: NULL: there was none. 0: there is no
+ * memory. */
+static int meet(const Connection *from, Label label, TF_Tensor *tensor, Waiter *waiter,
+                Entry **found) {
+    Entry **at = bucket(label), *entry = NULL;
+    *found = NULL;
     pthread_mutex_lock(&lock);
     while (*at != NULL && !matches(*at, label, tensor != NULL))
         at = &(*at)->next;
     if (*at != NULL) {
-        found = take_out(at);
-    } else {
-        Entry *entry = malloc(sizeof *entry);
-        if (entry == NULL)
-            abort();
+        *found = take_out(at);
+    } else if ((entry = malloc(sizeof *entry)) != NULL) {
         *entry = (Entry){NULL, label, from, tensor, waiter, now_ms()};
         *at = entry;
         count++;
     }
     pthread_mutex_unlock(&lock);
-    return found;
+    return *found != NULL || entry != NULL;
 }
 
-void message_has_come(const Connection *from, Label label, TF_Tensor *tensor) {
-    Entry *found = meet(from, label, tensor, NULL);
+int message_has_come(const Connection *from, Label label, TF_Tensor *tensor) {
+    Entry *found;
+    int met = meet(from, label, tensor, NULL, &found);
     if (found != NULL)
         found->waiter->come(found->waiter, tensor);
+    else if (!met)
+        tf.delete_tensor(tensor);
     free(found);
+    return met;
 }
 
 Waiter *place_for_message(Label label, size_t bytes) {
@@ -90,9 +94,12 @@ Waiter *place_for_message(Label label, size_t bytes) {
 }
 
 void await_message(const Connection *from, Label label, Waiter *waiter) {
-    Entry *found = meet(from, label, NULL, waiter);
+    Entry *found;
+    int met = meet(from, label, NULL, waiter, &found);
     if (found != NULL)
         waiter->come(waiter, found->tensor);
+    else if (!met)
+        waiter->failed(waiter, ABORTED, "there is no memory");
     free(found);
 }
 

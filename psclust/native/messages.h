@@ -4,8 +4,8 @@
 
 #include "wire.h"
 
-/* The tensor is then the callee's. */
-INTERNAL void message_has_come(const Connection *from, Label label, TF_Tensor *tensor);
+/* The tensor is then the callee's. 0: there is no memory. */
+INTERNAL int message_has_come(const Connection *from, Label label, TF_Tensor *tensor);
 
 /* The waiter for a message that begins to come, if it has a place for so many bytes; it is then the
  * caller's to end. NULL: none. */

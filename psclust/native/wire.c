@@ -14,32 +14,24 @@
 #include "wire.h"
 #include "lost_peer.h"
 #include "messages.h"
+#include "strangers.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC                                                                                      \
-    0x3165726977637370 /* "pscwire1", and the other way round on a machine with the other order of \
-                          bytes, which is refused */
-
 /* LOOK_MS: how soon a run that was cancelled does not wait any more. AT_A_TIME: frames of one
- * connection before it is others' turn. */
-enum { SHAKE_S = 10, LOOK_MS = 100, AT_A_TIME = 16 };
-
-typedef struct {
-    int64_t magic, secret[2];
-    Pair pair; /* as the task that connects sees it */
-} Hello;
+ * connection before it is others' turn. TRIES: to be greeted. */
+enum { LOOK_MS = 100, AT_A_TIME = 16, TRIES = 3 };
 
 typedef struct {
     Label label;
@@ -53,21 +45,20 @@ typedef struct Frame {
     TF_Tensor *tensor;
 } Frame;
 
-/* One that was greeted is never freed: another thread may be about to send by it when it has ended.
- */
+/* Of two tasks that have greeted each other. */
 struct Connection {
     struct Connection *next;
     Pair pair;
     int64_t secret;
-    int fd, open, greeted; /* open, greeted: guarded by `list` */
+    int fd, open, users; /* open, users: guarded by `list`; freed with the last user */
+    atomic_int lost;     /* nothing is heard of it: to be closed */
 
     /* For the thread that reads. */
-    Hello hello;
     Header header;
     TF_Tensor *arriving; /* NULL while it comes into a place */
     Waiter *waiter;      /* whose place that is */
     void *to;
-    size_t got; /* of the greeting or the frame that is coming */
+    size_t got; /* of the frame that is coming */
 
     pthread_mutex_t leaving; /* guards the rest */
     Frame *first, **last;
@@ -88,16 +79,41 @@ static Attempt *attempts; /* guarded by `list` */
 static pthread_cond_t attempt_ended = PTHREAD_COND_INITIALIZER;
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static int poller = -1, listener = -1;
-static Ticket own_ticket;
+static int poller = -1, listens;
+static int64_t memory;    /* of this machine */
+static Ticket own_ticket; /* if it listens */
 
 /* Of the connections that are open; NULL: none. With `list`. */
 static Connection *connection_of(const Pair *pair) {
     Connection *at = connections;
-    while (at != NULL && (!at->open || !at->greeted || strcmp(at->pair.peer, pair->peer) != 0 ||
+    while (at != NULL && (!at->open || strcmp(at->pair.peer, pair->peer) != 0 ||
                           strcmp(at->pair.own, pair->own) != 0))
         at = at->next;
     return at;
+}
+
+/* The one of a pair, which the caller then uses; NULL: none. */
+static Connection *use(const Pair *pair) {
+    Connection *found;
+    pthread_mutex_lock(&list);
+    found = connection_of(pair);
+    if (found != NULL)
+        found->users++;
+    pthread_mutex_unlock(&list);
+    return found;
+}
+
+static void end_use(Connection *connection) {
+    int users;
+    if (connection == NULL)
+        return;
+    pthread_mutex_lock(&list);
+    users = --connection->users;
+    pthread_mutex_unlock(&list);
+    if (users > 0)
+        return;
+    pthread_mutex_destroy(&connection->leaving);
+    free(connection);
 }
 
 static void drop_frames(Connection *connection) {
@@ -110,28 +126,22 @@ static void drop_frames(Connection *connection) {
     connection->last = &connection->first;
 }
 
-static void forget_stranger(Connection *connection) {
-    pthread_mutex_lock(&list);
-    for (Connection **at = &connections; *at != NULL; at = &(*at)->next)
-        if (*at == connection) {
-            *at = connection->next;
-            break;
-        }
-    pthread_mutex_unlock(&list);
-    pthread_mutex_destroy(&connection->leaving);
-    free(connection);
-}
-
 /* By the thread that reads. */
 static void close_connection(Connection *connection) {
     char reason[NAME + 64];
     snprintf(reason, sizeof reason, "the connection to %s has ended", connection->pair.peer);
     pthread_mutex_lock(&list);
     connection->open = 0;
+    for (Connection **at = &connections; *at != NULL; at = &(*at)->next)
+        if (*at == connection) {
+            *at = connection->next;
+            break;
+        }
     pthread_mutex_unlock(&list);
     pthread_mutex_lock(&connection->leaving);
-    if (connection->fd >= 0)
-        close(connection->fd);
+    /* A process that is being started may have a copy of the descriptor. */
+    epoll_ctl(poller, EPOLL_CTL_DEL, connection->fd, NULL);
+    close(connection->fd);
     connection->fd = -1;
     drop_frames(connection);
     pthread_mutex_unlock(&connection->leaving);
@@ -142,15 +152,14 @@ static void close_connection(Connection *connection) {
         connection->waiter->failed(connection->waiter, ABORTED, reason);
     connection->waiter = NULL;
     end_messages(connection, reason);
-    if (!connection->greeted)
-        forget_stranger(connection);
+    end_use(connection);
 }
 
-/* With its `leaving`, if another thread may send by it. */
-static void poll_for(Connection *connection, int operation) {
+/* With its `leaving`. */
+static int poll_for(Connection *connection, int operation) {
     struct epoll_event event = {.events = EPOLLIN | (connection->awaits_room ? EPOLLOUT : 0),
                                 .data.ptr = connection};
-    epoll_ctl(poller, operation, connection->fd, &event);
+    return epoll_ctl(poller, operation, connection->fd, &event) == 0;
 }
 
 /* Sends as much as the connection takes; with its `leaving`. If it is broken, the thread that reads
@@ -204,14 +213,45 @@ static int read_into(Connection *connection, void *to, size_t size, size_t *got)
     return 1;
 }
 
-/* The tensor of the frame whose header is there; NULL: no frame of this wire begins like that. */
+/* 0: no tensor of this type travels. */
+static int64_t bytes_of(int type) {
+    switch (type) {
+    case BOOL:
+    case INT8:
+    case UINT8:
+        return 1;
+    case BFLOAT16:
+    case HALF:
+    case INT16:
+        return 2;
+    case FLOAT:
+    case INT32:
+        return 4;
+    case DOUBLE:
+    case INT64:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+/* Whether a frame of this wire begins like that, of no more bytes than this machine's memory. */
+static int is_sound(const Header *header) {
+    int64_t bytes = bytes_of(header->type);
+    if (bytes == 0 || header->label.key < 0 || header->dimensions < 0 ||
+        header->dimensions > MOST_DIMENSIONS)
+        return 0;
+    for (int i = 0; i < header->dimensions; i++)
+        if (header->dimension[i] < 0 || __builtin_mul_overflow(bytes, header->dimension[i], &bytes))
+            return 0;
+    return header->bytes == bytes && bytes <= memory;
+}
+
+/* The tensor of the frame whose header is there and sound; NULL: there is no memory. */
 static TF_Tensor *new_arriving(const Header *header) {
-    TF_Tensor *tensor;
-    if (header->dimensions < 0 || header->dimensions > MOST_DIMENSIONS || header->bytes < 0)
-        return NULL;
-    tensor =
+    TF_Tensor *tensor =
         tf.new_tensor(header->type, header->dimension, header->dimensions, (size_t)header->bytes);
-    if (tensor != NULL && tf.bytes(tensor) != (size_t)header->bytes) {
+    if (tensor != NULL && header->bytes > 0 && tf.data(tensor) == NULL) {
         tf.delete_tensor(tensor);
         return NULL;
     }
@@ -223,9 +263,12 @@ static void install(Connection *connection) {
     Connection *earlier;
     pthread_mutex_lock(&list);
     earlier = connection_of(&connection->pair);
-    if (earlier != NULL)
+    if (earlier != NULL) {
         earlier->open = 0;
-    connection->greeted = 1;
+        earlier->users++;
+    }
+    connection->next = connections;
+    connections = connection;
     pthread_mutex_unlock(&list);
     if (earlier == NULL)
         return;
@@ -234,31 +277,14 @@ static void install(Connection *connection) {
     if (earlier->fd >= 0)
         shutdown(earlier->fd, SHUT_RDWR);
     pthread_mutex_unlock(&earlier->leaving);
-}
-
-static int read_hello(Connection *connection) {
-    int state =
-        read_into(connection, &connection->hello, sizeof connection->hello, &connection->got);
-    const Hello *hello = &connection->hello;
-    if (state != 1)
-        return state;
-    if (hello->magic != MAGIC ||
-        memcmp(hello->secret, own_ticket.secret, sizeof hello->secret) != 0)
-        return -1;
-    if (memchr(hello->pair.own, 0, NAME) == NULL || memchr(hello->pair.peer, 0, NAME) == NULL)
-        return -1;
-    memcpy(connection->pair.own, hello->pair.peer, NAME);
-    memcpy(connection->pair.peer, hello->pair.own, NAME);
-    connection->got = 0;
-    install(connection);
-    return send(connection->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ? 1 : -1;
+    end_use(earlier);
 }
 
 /* Chooses where the values of the frame go whose header is there. 0: no frame of this wire begins
- * like that. */
+ * like that, or there is no memory. */
 static int begin_frame(Connection *connection) {
     const Header *header = &connection->header;
-    if (header->label.key < 0)
+    if (!is_sound(header))
         return 0;
     connection->waiter =
         header->bytes > 0 ? place_for_message(header->label, (size_t)header->bytes) : NULL;
@@ -270,16 +296,17 @@ static int begin_frame(Connection *connection) {
     return 1;
 }
 
-static void end_frame(Connection *connection) {
+/* 0: there is no memory. */
+static int end_frame(Connection *connection) {
     TF_Tensor *tensor = connection->arriving;
     Waiter *waiter = connection->waiter;
     connection->arriving = NULL;
     connection->waiter = NULL;
     connection->got = 0;
-    if (waiter != NULL)
-        waiter->come(waiter, NULL);
-    else
-        message_has_come(connection, connection->header.label, tensor);
+    if (waiter == NULL)
+        return message_has_come(connection, connection->header.label, tensor);
+    waiter->come(waiter, NULL);
+    return 1;
 }
 
 static int read_frame(Connection *connection) {
@@ -295,9 +322,7 @@ static int read_frame(Connection *connection) {
     got = connection->got - head;
     state = read_into(connection, connection->to, (size_t)connection->header.bytes, &got);
     connection->got = got + head;
-    if (state == 1)
-        end_frame(connection);
-    return state;
+    return state == 1 && !end_frame(connection) ? -1 : state;
 }
 
 /* Of the frame that comes: if its run was cancelled, the rest goes into a tensor that nobody will
@@ -313,39 +338,49 @@ static int keep_out_of_place(Connection *connection) {
     return connection->arriving != NULL;
 }
 
-static Connection *new_connection(int fd) {
+/* NULL: there is no memory. */
+static Connection *new_connection(int fd, const Pair *pair) {
     Connection *connection = calloc(1, sizeof *connection);
     int on = 1;
     if (connection == NULL)
-        abort();
+        return NULL;
     connection->fd = fd;
-    connection->open = 1;
+    connection->pair = *pair;
+    connection->open = connection->users = 1;
     connection->last = &connection->first;
     pthread_mutex_init(&connection->leaving, NULL);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     notice_a_lost_peer(fd);
-    pthread_mutex_lock(&list);
-    connection->next = connections;
-    connections = connection;
-    pthread_mutex_unlock(&list);
     return connection;
 }
 
-static void accept_all(void) {
-    int fd;
-    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-        poll_for(new_connection(fd), EPOLL_CTL_ADD);
+int let_in(int fd, const Pair *pair) {
+    Connection *connection = new_connection(fd, pair);
+    int greeted;
+    if (connection == NULL)
+        return 0;
+    /* What another thread sends by it comes after the answer. */
+    pthread_mutex_lock(&connection->leaving);
+    install(connection);
+    greeted =
+        send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 && poll_for(connection, EPOLL_CTL_MOD);
+    pthread_mutex_unlock(&connection->leaving);
+    if (!greeted)
+        close_connection(connection);
+    return 1;
 }
 
 /* Of all connections. */
 static void end_unwanted_places(void) {
-    Connection *at;
+    Connection *at, *next;
     pthread_mutex_lock(&list);
     at = connections;
     pthread_mutex_unlock(&list);
-    for (; at != NULL; at = at->next)
-        if (!keep_out_of_place(at))
+    for (; at != NULL; at = next) {
+        next = at->next;
+        if (at->lost || !keep_out_of_place(at))
             close_connection(at);
+    }
 }
 
 static void *serve(void *unused) {
@@ -358,8 +393,8 @@ static void *serve(void *unused) {
         for (int i = 0; i < count; i++) {
             Connection *connection = events[i].data.ptr;
             int state = 1;
-            if (connection == NULL) {
-                accept_all();
+            if (is_at_the_door(connection)) {
+                answer_the_door(connection);
                 continue;
             }
             if (events[i].events & EPOLLOUT) {
@@ -369,7 +404,7 @@ static void *serve(void *unused) {
             }
             if (events[i].events & ~(unsigned)EPOLLOUT)
                 for (int left = AT_A_TIME; state == 1 && left > 0; left--)
-                    state = connection->greeted ? read_frame(connection) : read_hello(connection);
+                    state = read_frame(connection);
             if (state == -1)
                 close_connection(connection);
         }
@@ -379,6 +414,7 @@ static void *serve(void *unused) {
             last = now;
             end_unwanted_messages();
             end_unwanted_places();
+            look_at_the_door();
         }
     }
     return NULL;
@@ -387,14 +423,15 @@ static void *serve(void *unused) {
 /* In the child of a process that has forked: it has no thread that reads, and the connections are
  * its parent's. */
 static void forget(void) {
-    close(poller);
-    if (listener >= 0)
-        close(listener);
+    if (poller >= 0)
+        close(poller);
+    forget_the_door();
     /* They end when the parent does. */
     for (Connection *at = connections; at != NULL; at = at->next)
         if (at->fd >= 0)
             close(at->fd);
-    poller = listener = -1;
+    poller = -1;
+    listens = 0;
     connections = NULL;
     attempts = NULL;
     pthread_mutex_init(&list, NULL);
@@ -409,60 +446,18 @@ static const char *start(void) {
     pthread_t thread;
     if (poller >= 0)
         return NULL;
+    memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
     poller = epoll_create1(EPOLL_CLOEXEC);
-    if (poller < 0 || pthread_create(&thread, NULL, serve, NULL) != 0)
+    if (poller < 0)
+        return "no descriptor";
+    if (pthread_create(&thread, NULL, serve, NULL) != 0) {
+        close(poller);
+        poller = -1;
         return "no thread";
+    }
     if (!may_fork && pthread_atfork(NULL, NULL, forget) == 0)
         may_fork = 1;
     pthread_detach(thread);
-    return NULL;
-}
-
-/* A socket that listens on every interface, as TensorFlow's server does; the server shim binds it
- * to PSCLUST_BIND. port: 0: any. -1: none. */
-static int listening(uint16_t port) {
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, off = 0, fd = socket(AF_INET6, kind, 0),
-        bound;
-    if (fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
-        bound = bind(fd, (struct sockaddr *)&v6, sizeof v6);
-    } else { /* a machine without IPv6 */
-        if (fd >= 0)
-            close(fd);
-        fd = socket(AF_INET, kind, 0);
-        bound = fd < 0 ? -1 : bind(fd, (struct sockaddr *)&v4, sizeof v4);
-    }
-    if (fd >= 0 && (bound != 0 || listen(fd, SOMAXCONN) != 0)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/* At a port of PSCLUST_PORTS, such as 2300-2399, if that is set. */
-static const char *start_listening(void) {
-    const char *range = getenv("PSCLUST_PORTS");
-    struct sockaddr_in6 address;
-    struct epoll_event event = {.events = EPOLLIN};
-    socklen_t size = sizeof address;
-    unsigned first = 0, last = 0;
-    int fd = -1;
-    if (range != NULL && sscanf(range, "%u-%u", &first, &last) != 2)
-        return "no port";
-    /* From the last on: tasks get theirs from the first on. */
-    for (unsigned port = last; fd < 0 && port >= first; port--) {
-        fd = listening((uint16_t)port);
-        if (port == 0)
-            break;
-    }
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0)
-        return "no port";
-    if (getrandom(own_ticket.secret, sizeof own_ticket.secret, 0) != sizeof own_ticket.secret)
-        return "no secret";
-    own_ticket.port = ntohs(address.sin6_port); /* at the same place in both kinds of address */
-    listener = fd;
-    epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event);
     return NULL;
 }
 
@@ -470,8 +465,9 @@ const char *wire_listen(Ticket *ticket) {
     const char *reason;
     pthread_mutex_lock(&starting);
     reason = start();
-    if (reason == NULL && listener < 0)
-        reason = start_listening();
+    if (reason == NULL && !listens)
+        reason = open_door(poller, &own_ticket);
+    listens = reason == NULL;
     *ticket = own_ticket;
     pthread_mutex_unlock(&starting);
     return reason;
@@ -536,26 +532,45 @@ static void end_attempt(const Attempt *attempt) {
     pthread_mutex_unlock(&list);
 }
 
-static const char *connect_pair(const char *host, Ticket ticket, const Pair *pair) {
+/* 1: the other end has let this one in; 0: it has closed the connection; -1: it says nothing. */
+static int greet(int fd, Ticket ticket, const Pair *pair) {
     Hello hello = {.magic = MAGIC, .secret = {ticket.secret[0], ticket.secret[1]}, .pair = *pair};
-    Connection *connection;
     char answer;
-    int fd = connected(host, ticket.port);
-    if (fd < 0)
-        return "no connection";
-    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello ||
-        recv(fd, &answer, 1, 0) != 1) {
-        close(fd);
-        return "no answer";
+    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
+        recv(fd, &answer, 1, 0) == 1)
+        return 1;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? -1 : 0;
+}
+
+static const char *connect_pair(const char *host, Ticket ticket, const Pair *pair) {
+    Connection *connection;
+    int greeted = 0, polled, fd = -1;
+    /* Where strangers crowd, one may have been taken for one of them. */
+    for (int left = TRIES; greeted == 0 && left > 0; left--) {
+        fd = connected(host, ticket.port);
+        if (fd < 0)
+            return "no connection";
+        errno = 0;
+        greeted = greet(fd, ticket, pair);
+        if (greeted != 1)
+            close(fd);
     }
-    connection = new_connection(fd);
-    connection->pair = *pair;
+    if (greeted != 1)
+        return "no answer";
+    connection = new_connection(fd, pair);
+    if (connection == NULL) {
+        close(fd);
+        return "no memory";
+    }
     connection->secret = ticket.secret[0];
-    install(connection);
     pthread_mutex_lock(&connection->leaving);
-    poll_for(connection, EPOLL_CTL_ADD);
+    install(connection);
+    polled = poll_for(connection, EPOLL_CTL_ADD);
     pthread_mutex_unlock(&connection->leaving);
-    return NULL;
+    if (polled)
+        return NULL;
+    connection->lost = 1; /* from here on it may be gone */
+    return "no room for a connection";
 }
 
 const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
@@ -571,17 +586,8 @@ const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
     return reason;
 }
 
-/* NULL: none. It is never freed. */
-static Connection *wire_connection(const Pair *pair) {
-    Connection *found;
-    pthread_mutex_lock(&list);
-    found = connection_of(pair);
-    pthread_mutex_unlock(&list);
-    return found;
-}
-
 int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
-    Connection *connection = wire_connection(pair);
+    Connection *connection = use(pair);
     Frame *frame = calloc(1, sizeof *frame);
     if (frame == NULL)
         abort();
@@ -602,6 +608,7 @@ int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
             frame = NULL;
         }
         pthread_mutex_unlock(&connection->leaving);
+        end_use(connection);
     }
     if (frame == NULL)
         return 1;
@@ -611,7 +618,7 @@ int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
 }
 
 void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
-    Connection *connection = wire_connection(pair);
+    Connection *connection = use(pair);
     int open;
     await_message(connection, label, waiter);
     pthread_mutex_lock(&list);
@@ -620,4 +627,5 @@ void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
     /* It may have ended before the message was awaited. */
     if (!open)
         end_messages(connection, "there is no connection to the task that sends");
+    end_use(connection);
 }

@@ -60,6 +60,11 @@ class Cluster:
         self.start()
 
     @property
+    def pid(self) -> int:
+        """Of the ps."""
+        return self._ps.pid
+
+    @property
     def said(self) -> str:
         return self._log.read_text()
 

@@ -1,0 +1,73 @@
+"""The wire's C without TensorFlow, under sanitizers: hostile frames, and threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import psclust
+
+pytestmark = pytest.mark.process
+
+NATIVE = Path(psclust.__file__).parent / "native"
+SOURCES = [
+    Path(__file__).with_name("wire_alone.c"),
+    *(NATIVE / f"{name}.c" for name in ("wire", "strangers", "messages")),
+]
+MEMORY, THREADS = "address,undefined", "thread"
+
+
+def _compile(sanitizers: str, program: Path, sources: Sequence[Path]) -> str:
+    """What the compiler says against it."""
+    command = ["gcc", "-g", "-O1", "-pthread", f"-I{NATIVE}", "-Wall", "-Wextra", "-Werror"]
+    command += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-o", str(program)]
+    done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True)
+    return done.stderr
+
+
+def _program(folder: Path, sanitizers: str) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler: install gcc")
+    program, empty = folder / "wire_alone", folder / "empty.c"
+    if _compile(sanitizers, program, SOURCES):
+        empty.write_text("int main(void) { return 0; }\n")
+        if _compile(sanitizers, folder / "empty", [empty]):
+            pytest.skip(f"gcc has no library for -fsanitize={sanitizers}")
+        pytest.fail(_compile(sanitizers, program, SOURCES))
+    return program
+
+
+def _run(program: Path, *arguments: str) -> list[int]:
+    """The numbers that it prints."""
+    done = subprocess.run(
+        [program, *arguments],
+        env={**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split() if word.isdigit()]
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_frames_that_are_spoilt_do_no_harm(tmp_path: Path, count: int) -> None:
+    frames, connections, came, failed = _run(_program(tmp_path, MEMORY), "frames", str(count), "1")
+    assert frames == count
+    assert connections > count / 20
+    assert came > count / 3
+    assert failed > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sanitizers", [MEMORY, THREADS])
+def test_tasks_that_send_and_receive_while_connections_end(tmp_path: Path, sanitizers: str) -> None:
+    steps, came, failed = _run(_program(tmp_path, sanitizers), "threads", "30")
+    assert steps > 1000
+    assert came > steps
+    assert failed > 0
