@@ -14,6 +14,8 @@
  * the port it listens on or connects to is one of PSCLUST_CLUSTER; accepted sockets inherit the
  * options of the listening one.
  *
+ * What follows is on only with the builds of TensorFlow in VERIFIED; any other calls its own.
+ *
  * NewGrpcWorkerService: each of the eight threads that take a server's requests makes 4.5 MB of
  * them ready at its start. A process that may use fewer cores gets a thread for each: what they do
  * with a request, parse it and pass it to a thread pool, takes a core.
@@ -29,14 +31,18 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <link.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 static void narrow_v6(int fd, struct sockaddr_in6 *address, struct in_addr to) {
     int v6_only = 0;
@@ -158,11 +164,70 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
     return next(fd, address, length);
 }
 
+/* As spec/tensorflow_builds.py has them: of TensorFlow 2.21.0, libtensorflow_framework and
+ * libtensorflow_cc. */
+static const uint64_t VERIFIED[] = {0xe72f3a58b80fe0f2, 0xcccb8b9a70f46a59};
+
+/* As `build_of` of spec/tensorflow_builds.py makes it. 0: none. */
+static uint64_t build_of(const char *path) {
+    uint64_t found = 0xcbf29ce484222325;
+    unsigned char bytes[1 << 14];
+    ElfW(Ehdr) head;
+    size_t size;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (pread(fd, &head, sizeof head, 0) != sizeof head)
+        memset(&head, 0, sizeof head);
+    size = sizeof head + (size_t)head.e_shentsize * head.e_shnum;
+    memcpy(bytes, &head, sizeof head);
+    if (size == sizeof head || size > sizeof bytes ||
+        pread(fd, bytes + sizeof head, size - sizeof head, (off_t)head.e_shoff) !=
+            (ssize_t)(size - sizeof head))
+        found = 0;
+    close(fd);
+    for (size_t i = 0; found != 0 && i < size; i++)
+        found = (found ^ bytes[i]) * 0x100000001b3;
+    return found;
+}
+
+/* The function `name` that the library of `caller` would call without this one; NULL: none. Not
+ * RTLD_NEXT: TensorFlow's library is loaded later, and for itself. verified: whether it is in one
+ * of VERIFIED. */
+static void *own_function(const void *caller, const char *name, int *verified) {
+    void *library = NULL, *function = NULL;
+    Dl_info found;
+    *verified = 0;
+    if (dladdr(caller, &found) != 0 && found.dli_fname != NULL)
+        library = dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library != NULL)
+        function = dlsym(library, name);
+    if (function != NULL && dladdr(function, &found) != 0 && found.dli_fname != NULL) {
+        uint64_t build = build_of(found.dli_fname);
+        for (size_t i = 0; i < sizeof VERIFIED / sizeof *VERIFIED; i++)
+            *verified |= build == VERIFIED[i];
+    }
+    return function;
+}
+
+#define NEW64 "_ZN3tsl6random16ThreadLocalNew64Ev"
+
 /* uint64_t tsl::random::ThreadLocalNew64() */
-uint64_t new64(void) __asm__("_ZN3tsl6random16ThreadLocalNew64Ev");
+uint64_t new64(void) __asm__(NEW64);
 
 uint64_t new64(void) {
+    static atomic_int asked;
+    static uint64_t (*_Atomic next)(void); /* NULL: numbers are made here */
     uint64_t made;
+    if (!asked) {
+        int verified;
+        uint64_t (*own)(void) =
+            (uint64_t (*)(void))own_function(__builtin_return_address(0), NEW64, &verified);
+        next = verified || own == new64 ? NULL : own;
+        asked = 1;
+    }
+    if (next != NULL)
+        return next();
     while (getrandom(&made, sizeof made, 0) != sizeof made)
         if (errno != EINTR) {
             fputs("psclust's server shim: there are no random numbers\n", stderr);
@@ -185,24 +250,19 @@ enum { THREADS_AT = 56, TENSORFLOWS_THREADS = 8 };
 void *new_service(void *result, void *worker, void *builder, void *options) __asm__(NEW_SERVICE);
 
 void *new_service(void *result, void *worker, void *builder, void *options) {
-    void *(*next)(void *, void *, void *, void *) = NULL;
-    void *library = NULL;
-    int *threads = (int *)((char *)options + THREADS_AT);
-    Dl_info caller;
+    int verified, *threads = (int *)((char *)options + THREADS_AT);
+    void *(*next)(void *, void *, void *, void *) =
+        (void *(*)(void *, void *, void *, void *))own_function(__builtin_return_address(0),
+                                                                NEW_SERVICE, &verified);
     cpu_set_t cores;
 
-    /* Not RTLD_NEXT: TensorFlow's library is loaded later, and for itself. */
-    if (dladdr(__builtin_return_address(0), &caller) != 0)
-        library = dlopen(caller.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (library != NULL)
-        next = (void *(*)(void *, void *, void *, void *))dlsym(library, NEW_SERVICE);
     if (next == NULL) {
         fputs("psclust's server shim: the caller of NewGrpcWorkerService does not have it\n",
               stderr);
         abort();
     }
-    if (*threads == TENSORFLOWS_THREADS && sched_getaffinity(0, sizeof cores, &cores) == 0 &&
-        CPU_COUNT(&cores) < *threads)
+    if (verified && *threads == TENSORFLOWS_THREADS &&
+        sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < *threads)
         *threads = CPU_COUNT(&cores);
     return next(result, worker, builder, options);
 }

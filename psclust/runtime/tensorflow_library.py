@@ -42,7 +42,6 @@ class Library:
             ("TF_NewStatus", status, []),
             ("TF_GetCode", ctypes.c_int, [status]),
             ("TF_Message", ctypes.c_char_p, [status]),
-            ("TF_Version", ctypes.c_char_p, []),
             ("TF_LoadLibrary", pointer, [ctypes.c_char_p, status]),
             ("TF_NewServer", pointer, [ctypes.c_char_p, ctypes.c_size_t, status]),
             ("TF_ServerStart", None, [pointer, status]),
@@ -51,11 +50,6 @@ class Library:
             function = getattr(self._c, name)
             function.restype, function.argtypes = result, arguments
         self._status = self._c.TF_NewStatus()
-
-    @property
-    def version(self) -> str:
-        """`2.21.0`."""
-        return bytes(self._c.TF_Version()).decode()
 
     def load_ops(self, path: str) -> None:
         """Register the ops and kernels of a custom op library. Raises Refused."""
@@ -92,9 +86,10 @@ def load_library() -> Library:
     """Find and load the library, with psclust's own kernels if they are there. Raises
     StartError."""
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
-        library = Library(find_library())
+        path = find_library()
+        library = Library(path)
         # Without them, a graph that needs them is refused, and its client builds another.
-        if own := kernel_library(library.version):
+        if own := kernel_library(os.path.dirname(path)):
             with suppress(Refused):
                 library.load_ops(own)
         return library

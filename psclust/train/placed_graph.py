@@ -13,7 +13,7 @@ from psclust.replication import kernels
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.places import FunctionsOnVariables
 from psclust.replication.wire.own_wire import Unreachable, allow_own_wire, connect_by
-from psclust.runtime.kernel_library import TENSORFLOW, fits
+from psclust.runtime.kernel_library import are_known_not_to_fit
 from psclust.train.job import Job
 from psclust.train.task_context import task_of
 
@@ -64,11 +64,10 @@ def _choose_kernels(job: Job) -> None:
         kernels.use()
         if job.context.own_wire:
             allow_own_wire()
-    elif not fits(tf.__version__) and job.context.is_chief:
+    elif are_known_not_to_fit(tf.sysconfig.get_lib()) and job.context.is_chief:
         LOG.info(
-            "psclust's kernels and its own wire are for TensorFlow %s, and this is %s: "
-            "TensorFlow's ops and wire are used",
-            TENSORFLOW,
+            "psclust's kernels and its own wire do not fit this build of TensorFlow, which says "
+            "that it is %s: TensorFlow's ops and wire are used",
             tf.__version__,
         )
     elif job.program.config.wire_dtype == "int8":

@@ -200,7 +200,7 @@ def test_without_hosts_it_is_this_machine_that_is_checked(bed: CommandBed) -> No
     assert code == 0, said
     found = json.loads(said)
     assert {entry["host"] for entry in found} == {"localhost"}
-    assert {"python", "tensorflow", "psclust", "server shim", "network"} <= {
+    assert {"python", "tensorflow", "psclust", "server shim", "kernels", "network"} <= {
         entry["check"] for entry in found
     }
     code, said = bed.run("doctor", "--python", "/no/python")

@@ -49,6 +49,8 @@ CHECKED = Surroundings(
     interfaces={"lo": "127.0.0.1", "eth0": "10.0.0.1"},
     shim="127.0.0.1",
     firewall=True,
+    build="e72f3a58b80fe0f2",
+    kernels_fit=True,
 )
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
 
@@ -217,6 +219,18 @@ def test_another_tensorflow_everywhere_is_only_a_note() -> None:
                     "note a names: takes a 127.0.1.1, not 10.0.0.1. "
                     "It matters only to programs that use names: add it to /etc/hosts or DNS."
                 ),
+            ],
+        ),
+        ({"kernels_fit": None}, []),
+        ({"build": None, "kernels_fit": None}, []),
+        (
+            {"kernels_fit": False},
+            [
+                (
+                    "note a kernels: psclust's kernels and its own wire do not fit build "
+                    "e72f3a58b80fe0f2 of TensorFlow: TensorFlow's ops and wire are used, which "
+                    "take more time and CPU. They fit what `pip install tensorflow` brings."
+                )
             ],
         ),
         (

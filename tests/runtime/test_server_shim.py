@@ -310,6 +310,46 @@ def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(
     assert threads({}) - threads({"LD_PRELOAD": str(shim)}) == 7
 
 
+# As TensorFlow has them, in a library of another build: who calls them, and what they do.
+OTHER_BUILD = """
+#include <string.h>
+#define NEW64 "_ZN3tsl6random16ThreadLocalNew64Ev"
+#define NEW_SERVICE \\
+    "_ZN10tensorflow20NewGrpcWorkerServiceEPNS_10GrpcWorkerEPN4grpc13ServerBuilderENS_" \\
+    "24GrpcWorkerServiceOptionsE"
+unsigned long new64(void) __asm__(NEW64);
+unsigned long new64(void) { return 42; }
+void *service(void *result, void *worker, void *builder, void *options) __asm__(NEW_SERVICE);
+void *service(void *result, void *worker, void *builder, void *options) { return options; }
+int is_as_it_was(void) {
+    int options[16];
+    for (int i = 0; i < 16; i++)
+        options[i] = 8;
+    if (service(options, options, options, options) != options || new64() != 42)
+        return 0;
+    for (int i = 0; i < 16; i++)
+        if (options[i] != 8)
+            return 0;
+    return 1;
+}
+"""
+CALLS = """
+import ctypes, os, sys
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
+print(ctypes.CDLL(sys.argv[1]).is_as_it_was())
+"""
+
+
+def test_another_build_of_tensorflow_keeps_its_own_functions(shim: Path, tmp_path: Path) -> None:
+    source, library = tmp_path / "other.c", tmp_path / "libtensorflow_cc.so.2"
+    source.write_text(OTHER_BUILD)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    argv = [sys.executable, "-I", "-S", "-c", CALLS, str(library)]
+    env = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr
+
+
 STEPS = """
 import os, sys
 import tensorflow as tf

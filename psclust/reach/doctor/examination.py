@@ -22,6 +22,7 @@ from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts
 from psclust.reach.python.host_python import HostPython, start_local_python, start_python
 from psclust.reach.python.remote_command import candidates
+from psclust.spec import tensorflow_builds
 
 _DIAL_S = 3.0  # for one host to reach another
 _TIMEOUT_S = 60.0
@@ -133,7 +134,12 @@ def _ask_surroundings(
     )
     answer = python.ask(
         "surroundings",
-        {"names": names, "shim": library, "cache": facts.cache},
+        {
+            "names": names,
+            "shim": library,
+            "cache": facts.cache,
+            "builds": Path(tensorflow_builds.__file__).read_text(encoding="utf-8"),
+        },
         timeout_s=_TIMEOUT_S,
     )
     return Surroundings(host=facts.host, address=address, **answer)

@@ -18,7 +18,7 @@ class Surroundings:
     """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`.
     names: name -> address. visible: CUDA_VISIBLE_DEVICES. shim: the address that a server under the
     server shim listened on, None where there is no shim for the host. firewall: None if only root
-    could tell."""
+    could tell. build: of TensorFlow; None without it. kernels_fit: None if nobody knows yet."""
 
     host: str
     address: str | None
@@ -29,6 +29,8 @@ class Surroundings:
     interfaces: Mapping[str, str]
     shim: str | None
     firewall: bool | None
+    build: str | None
+    kernels_fit: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,26 @@ def _server_shim(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     )
 
 
+def _kernels(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
+    if host.build is None:
+        return
+    if host.kernels_fit:
+        yield Verdict("ok", "psclust's kernels and its own wire fit this build of TensorFlow")
+    elif host.kernels_fit is None:
+        yield Verdict(
+            "ok",
+            f"build {host.build} of TensorFlow is not known: the first task to start tests whether "
+            "psclust's kernels and its own wire fit it",
+        )
+    else:
+        yield Verdict(
+            "note",
+            f"psclust's kernels and its own wire do not fit build {host.build} of TensorFlow: "
+            "TensorFlow's ops and wire are used, which take more time and CPU",
+            "They fit what `pip install tensorflow` brings.",
+        )
+
+
 def _exposure(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     interface = next(
         (name for name, address in host.interfaces.items() if address == host.address), None
@@ -178,6 +200,7 @@ THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdi
     "names": _names,
     "proxies": _proxies,
     "server shim": _server_shim,
+    "kernels": _kernels,
     "exposure": _exposure,
 }
 

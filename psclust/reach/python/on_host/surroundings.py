@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import importlib.util
 import os
 import shutil
 import socket
@@ -33,7 +34,8 @@ print(server.getsockname()[0])
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     """`question`: `names` to look up; `shim`, the library that keeps servers on one interface, in
-    base64, or None; `cache`, the folder from which psclust would load it."""
+    base64, or None; `cache`, psclust's folder in the user's; `builds`, the source of
+    `spec/tensorflow_builds.py`."""
     return {
         "names": {name: _look_up(name) for name in question["names"]},
         "proxies": sorted(
@@ -48,6 +50,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         if question["shim"]
         else None,
         "firewall": _firewall(),
+        **_kernels(question["builds"], question["cache"]),
     }
 
 
@@ -90,6 +93,19 @@ def _shim(library: bytes, cache: str) -> str:
             [sys.executable, "-c", _BIND],
             {**os.environ, "LD_PRELOAD": file.name, "PSCLUST_BIND": "127.0.0.1"},
         ).strip()
+
+
+def _kernels(builds: str, cache: str) -> dict[str, Any]:
+    """`build`: of the TensorFlow that is here; None: there is none. `kernels_fit`: whether
+    psclust's kernels do; None: nobody knows yet."""
+    spec = importlib.util.find_spec("tensorflow")
+    folder = next(iter((spec.submodule_search_locations if spec else None) or ()), None)
+    if folder is None:
+        return {"build": None, "kernels_fit": None}
+    module: dict[str, Any] = {"__name__": "psclust_builds"}
+    exec(compile(builds, "tensorflow_builds.py", "exec"), module)
+    build = module["build_of"](os.path.join(folder, module["LIBRARY"]))
+    return {"build": build or "unknown", "kernels_fit": module["fits"](folder, cache)}
 
 
 def _firewall() -> bool | None:
