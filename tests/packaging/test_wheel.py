@@ -61,7 +61,7 @@ def _install(environment: Path, *arguments: str) -> None:
 def test_it_has_the_libraries_and_the_page_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for library in ("_server_shim", "_kernels"):
-        assert any(name.startswith(f"psclust/runtime/{library}") for name in names)
+        assert any(name.startswith(f"psclust/native/{library}") for name in names)
     assert "psclust/cli/run_report/page.html" in names
     assert not any(name.startswith("tests/") for name in names)
 

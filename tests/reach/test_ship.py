@@ -171,7 +171,7 @@ def test_psclust_goes_where_it_is_not_and_is_imported_from_there(
         said = ssh.run(
             name,
             f"cd / && PYTHONPATH={found.psclust} {BARE} -c {shlex.quote(code)}; "
-            f"ls {found.psclust}/psclust/runtime/*.so",
+            f"ls {found.psclust}/psclust/native/*.so",
         )
         assert said.text.split() == [
             f"{found.psclust}/psclust/__init__.py",
