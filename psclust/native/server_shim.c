@@ -165,8 +165,9 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
 }
 
 /* As spec/tensorflow_builds.py has them: of TensorFlow 2.21.0, libtensorflow_framework and
- * libtensorflow_cc. */
-static const uint64_t VERIFIED[] = {0xe72f3a58b80fe0f2, 0xcccb8b9a70f46a59};
+ * libtensorflow_cc; and of tensorflow-cpu 2.21.0. */
+static const uint64_t VERIFIED[] = {0xe72f3a58b80fe0f2, 0xcccb8b9a70f46a59, 0x1b100def54c36394,
+                                    0xc94340bb311bc235};
 
 /* As `build_of` of spec/tensorflow_builds.py makes it. 0: none. */
 static uint64_t build_of(const char *path) {

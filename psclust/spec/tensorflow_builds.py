@@ -27,8 +27,11 @@ class Layout(NamedTuple):
 LAYOUT = Layout(params=24, step=0, cancellation=168)
 """The one that `native/tensorflow_private.c` reads."""
 
-VERIFIED = {"e72f3a58b80fe0f2": ("2.21.0", LAYOUT)}
-"""Builds of LIBRARY: the version that they are of, and their layout."""
+VERIFIED = {
+    "e72f3a58b80fe0f2": ("tensorflow 2.21.0", LAYOUT),
+    "1b100def54c36394": ("tensorflow-cpu 2.21.0", LAYOUT),
+}
+"""Builds of LIBRARY: what they are of, and their layout."""
 
 
 def build_of(path: str) -> str | None:
