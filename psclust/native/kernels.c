@@ -1,7 +1,5 @@
-/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients
- * (sum_kernels.c), parts of a whole (place_kernels.c), the wire between tasks (wire_kernels.c).
- * Loaded by TensorFlow; not a Python module. Here: what they share, and their registration when the
- * library is loaded. */
+/* What the ops of the other files share: TensorFlow's C interface, inputs, outputs, registration.
+ */
 #define _GNU_SOURCE
 #include "kernels.h"
 
@@ -99,23 +97,12 @@ void add_op(const Op *op, TF_Status *status) {
             status);
 }
 
-/* Runs when the library is loaded. Without TensorFlow in the process, or with one that has not
- * these functions, it registers nothing. */
-__attribute__((constructor)) static void register_all(void) {
-    void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
-    TF_Status *status;
-    if (library == NULL)
-        return;
+int find_interface(void *library) {
     for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
         void *function = dlsym(library, FUNCTIONS[i].name);
         if (function == NULL)
-            return;
+            return 0;
         memcpy((char *)&tf + FUNCTIONS[i].offset, &function, sizeof function);
     }
-    status = tf.new_status();
-    add_int8_ops(status);
-    add_sum_ops(status);
-    add_place_op(status);
-    add_wire_ops(library, status);
-    tf.delete_status(status);
+    return 1;
 }

@@ -76,6 +76,9 @@ typedef struct {
 
 extern INTERNAL Interface tf;
 
+/* Fills `tf`. library: libtensorflow_framework. 0: it lacks one of the functions. */
+INTERNAL int find_interface(void *library);
+
 /* For one op, whose names of inputs, outputs and attributes end with NULL; all are with types.
  * compute_later: in place of `compute`, calls its last argument, a std::function, when the op is
  * done. stateful: TensorFlow neither leaves it out nor runs it once for several that are alike. */

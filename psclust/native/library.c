@@ -1,0 +1,22 @@
+/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients
+ * (sum_kernels.c), parts of a whole (place_kernels.c), the wire between tasks (wire_kernels.c).
+ * Loaded by TensorFlow; not a Python module. Here: their registration when it is loaded. */
+#define _GNU_SOURCE
+#include "kernels.h"
+
+#include <dlfcn.h>
+
+/* Without TensorFlow in the process, or with one that has not these functions, registers nothing.
+ */
+__attribute__((constructor)) static void register_all(void) {
+    void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    TF_Status *status;
+    if (library == NULL || !find_interface(library))
+        return;
+    status = tf.new_status();
+    add_int8_ops(status);
+    add_sum_ops(status);
+    add_place_op(status);
+    add_wire_ops(library, status);
+    tf.delete_status(status);
+}
