@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ _SHOWN = 60  # characters of a command in a message
 _H = TypeVar("_H", bound="ListedHosts")
 
 
-class ListedHosts:
+class ListedHosts(ABC):
     """What such `Connections` have in common: entering looks the hosts up, and no connection stays
     between commands. way, partial, progress: see `Way.connect` and `Connections`."""
 
@@ -41,7 +42,8 @@ class ListedHosts:
         return self
 
     def __exit__(self, *details: object) -> None:
-        pass
+        """Nothing is open."""
+        return
 
     @property
     def names(self) -> Sequence[str]:
@@ -52,10 +54,10 @@ class ListedHosts:
         """See `Connections.address_of`."""
         return self._addresses[host]
 
+    @abstractmethod
     def _look_up(self) -> Callable[[str], str]:
         """Returns what gives a host's address, or raises HostError with why it cannot be
         reached."""
-        raise NotImplementedError
 
 
 def shown(command: str) -> str:

@@ -33,7 +33,7 @@ class Passes:
         of_session: bool = True,
     ) -> Sequence[LocalCopy]:
         """See `copy_locally`. gradients: of the towers."""
-        self._begin("copies", after=[])
+        self._begin("copies", after=[[]])
         return copy_locally(
             gradients, self._towers, self._wire_dtype, together=together, of_session=of_session
         )
@@ -50,6 +50,6 @@ class Passes:
         use_own_wire()
 
     def _begin(self, name: str, after: Sequence[Sequence[str]]) -> None:
-        if self._made not in (list(after) or [[]]):
+        if self._made not in after:
             raise AssertionError(f"the pass {name} comes after {self._made}")
         self._made.append(name)

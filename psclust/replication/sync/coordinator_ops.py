@@ -86,7 +86,8 @@ def coordinator_ops(
     stream = marks = None
     if channel.stream is not None:
         stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings)
-        counted = _counted(state, [stream.admitted(decoded.round)], decoded)
+        admitted = stream.admitted(decoded.round)
+        counted = state.advance([admitted], batches=decoded.batches)
         with tf.control_dependencies([counted]):
             ended = [stream.settled_at(decoded.round)]
     else:
@@ -94,7 +95,7 @@ def coordinator_ops(
         marks = UpdateMarks(decoded.round)
         applied = _applied(taken, decoded, tower, optimizer, state, layout, settings)
         marks.begin(applied, tower.roots)
-        counted = _counted(state, applied, decoded)
+        counted = state.advance(applied, batches=decoded.batches)
         ended = marks.end(layout.parameters, counted)
     with tf.device(layout.parameters):
         with tf.control_dependencies(ended):
@@ -149,11 +150,6 @@ def _applied(
         (at(v, scale, sums, factors[v.device]), v) for sums, v in zip(taken, variables, strict=True)
     ]
     return apply_update(optimizer, *tower.divide(mean), state, layout, settings)
-
-
-def _counted(state: State, after: Sequence[Operation], order: DecodedUpdate) -> Operation:
-    """The op that counts the step, after some ops."""
-    return state.advance(after, batches=order.batches)
 
 
 def _all_reduce_ops(all_reduce: BetweenGraphAllReduce, round_: Tensor) -> AllReduceOps:

@@ -37,7 +37,7 @@ class UpdateMarks:
             for operation in operations:
                 wait_for(operation, begun)
 
-    def end(self, device: str, counted: Operation) -> list[Operation]:
+    def end(self, device: str, counted: Tensor) -> list[Operation]:
         """The ops that mark each ps when the update has ended there: on `device` after `counted`,
         on the others after the ops that `begin` holds back."""
         last = {**self._held, host_of(device): [counted]}
