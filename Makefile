@@ -7,7 +7,8 @@ DEBIAN := gcc libc6-dev python3-dev
 # Chromium opens what `psclust report` writes (110 MB to download).
 TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish prometheus chromium
 
-SPREAD := -n logical --maxprocesses 4 --dist worksteal
+# Tests wait more than they compute: one more process than there are cores.
+SPREAD := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist worksteal
 
 .PHONY: demo test test-long bench pictures docs check coverage fmt proto golden clean
 

@@ -71,7 +71,14 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
 
 
 @isolated
-@pytest.mark.parametrize(("after", "via"), [(0.1, None), (0.4, None), (0.3, Host("h1"))])
+@pytest.mark.parametrize(
+    ("after", "via"),
+    [
+        (0.1, None),
+        pytest.param(0.4, None, marks=pytest.mark.long),
+        pytest.param(0.3, Host("h1"), marks=pytest.mark.long),
+    ],
+)
 def test_a_cut_of_nine_tenths_of_the_lease_loses_nothing(
     start: Callable[..., Started],
     bed: HostBed,
@@ -123,6 +130,7 @@ def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(
     )
 
 
+@pytest.mark.long
 def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(
     start: Callable[..., Started],
 ) -> None:

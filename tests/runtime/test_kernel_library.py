@@ -135,7 +135,7 @@ def test_the_self_test_passes_with_the_build_that_is_here(tmp_path: Path, cache:
     ("name", "wrong"),
     [
         ("PARAMS_AT", 32),
-        ("CANCELLATION_AT", 176),
+        pytest.param("CANCELLATION_AT", 176, marks=pytest.mark.long),
         pytest.param("PARAMS_AT", 16, marks=pytest.mark.long),
         pytest.param("STEP_AT", 8, marks=pytest.mark.long),
         pytest.param("CANCELLATION_AT", 160, marks=pytest.mark.long),

@@ -57,7 +57,7 @@ def test_a_node_that_is_cut_off_is_down_until_it_is_healed(slurm: SlurmBed) -> N
     wait_until(lambda: slurm.node_states() == ["idle", "idle"], what="the node's return")
 
 
-@pytest.mark.parametrize("tracking", ["linuxproc", "cgroup"])
+@pytest.mark.parametrize("tracking", [pytest.param("linuxproc", marks=pytest.mark.long), "cgroup"])
 def test_nothing_of_a_bed_is_left(tmp_path: Path, tracking: str) -> None:
     with slurm_bed(tmp_path / "slurm", 1, tracking=tracking) as slurm:  # type: ignore[arg-type]
         environ = {**os.environ, **slurm.environ}
