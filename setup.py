@@ -30,7 +30,7 @@ TENSORBOARD = "tensorboard>=2.20"
 
 NATIVE = Path("psclust/native")
 KERNELS = ["library", "kernels", "int8_kernels", "sum_kernels", "place_kernels"]
-WIRE = ["wire", "strangers", "wire_kernels", "messages", "tensorflow_private"]
+WIRE = ["wire", "strangers", "wire_kernels", "connection", "messages", "tensorflow_private"]
 LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
 PLAIN: Any = {
     "optional": True,

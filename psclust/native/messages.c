@@ -1,15 +1,25 @@
-/* What has come by psclust's wire, and what ops wait for (messages.h): by label, whichever is there
- * first. */
+/* Pairs each message with the op that waits for it, by label; either may be there first. A task may
+ * send what no op of this one ever asks for, because its run was cancelled here or because it lies,
+ * so what is held for nobody has a limit, and ends. */
 #define _GNU_SOURCE
 #include "messages.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* DROPPED_S: a run that has asked for nothing that long was cancelled before it began here. */
-enum { BUCKETS = 1024, DROPPED_S = 600 };
+enum { BUCKETS = 4096, DROPPED_S = 600 };
+
+/* Of messages that are coming, or held for nobody. A training needs its values twice, so it never
+ * has half of the memory under way. */
+#ifndef MOST_HELD_BYTES /* tests have less */
+#define MOST_HELD_BYTES (memory() / 2)
+#endif
+enum { MOST_HELD = 1 << 17 };
 
 typedef struct Entry {
     struct Entry *next;
@@ -23,6 +33,7 @@ typedef struct Entry {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Entry *entries[BUCKETS];
 static int count;
+static atomic_llong held_bytes, held;
 
 static int64_t now_ms(void) {
     struct timespec time;
@@ -30,8 +41,32 @@ static int64_t now_ms(void) {
     return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
+static int64_t memory(void) {
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
+}
+
+/* 0: no tensor of this type travels. */
+static int64_t bytes_of(int type) {
+    static const int64_t sizes[] = {[FLOAT] = 4,    [DOUBLE] = 8, [INT32] = 4, [UINT8] = 1,
+                                    [INT16] = 2,    [INT8] = 1,   [INT64] = 8, [BOOL] = 1,
+                                    [BFLOAT16] = 2, [HALF] = 2};
+    return type < 0 || type > HALF ? 0 : sizes[type];
+}
+
+/* Whether a frame of this wire begins like that, of no more bytes than this machine's memory. */
+static int is_sound(const Header *header) {
+    int64_t bytes = bytes_of(header->type);
+    if (bytes == 0 || header->label.key < 0 || header->dimensions < 0 ||
+        header->dimensions > MOST_DIMENSIONS)
+        return 0;
+    for (int i = 0; i < header->dimensions; i++)
+        if (header->dimension[i] < 0 || __builtin_mul_overflow(bytes, header->dimension[i], &bytes))
+            return 0;
+    return header->bytes == bytes && bytes <= memory();
+}
+
 static Entry **bucket(Label label) {
-    return &entries[((uint64_t)label.step * 31 + (uint64_t)label.key) * 0x9E3779B97F4A7C15u >> 54];
+    return &entries[((uint64_t)label.step * 31 + (uint64_t)label.key) * 0x9E3779B97F4A7C15u >> 52];
 }
 
 /* Takes out the one at `at`. With `lock`. */
@@ -47,16 +82,61 @@ static int matches(const Entry *entry, Label label, int waits) {
            (entry->tensor == NULL) == waits;
 }
 
+/* With `lock`. */
+static Entry **find(Label label, int waits) {
+    Entry **at = bucket(label);
+    while (*at != NULL && !matches(*at, label, waits))
+        at = &(*at)->next;
+    return at;
+}
+
+static int is_awaited(Label label) {
+    int found;
+    pthread_mutex_lock(&lock);
+    found = *find(label, 1) != NULL;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* For a message that is given to an op, or dropped. */
+static void hold_no_more(const TF_Tensor *tensor) {
+    held_bytes -= (int64_t)tf.bytes(tensor);
+    held--;
+}
+
+void leave_room(TF_Tensor *tensor) {
+    hold_no_more(tensor);
+    tf.delete_tensor(tensor);
+}
+
+TF_Tensor *make_room(const Header *header) {
+    TF_Tensor *tensor;
+    if (!is_sound(header))
+        return NULL;
+    if ((held_bytes + header->bytes > MOST_HELD_BYTES || held >= MOST_HELD) &&
+        !is_awaited(header->label))
+        return NULL;
+    tensor =
+        tf.new_tensor(header->type, header->dimension, header->dimensions, (size_t)header->bytes);
+    if (tensor == NULL)
+        return NULL;
+    if (header->bytes > 0 && tf.data(tensor) == NULL) {
+        tf.delete_tensor(tensor);
+        return NULL;
+    }
+    held_bytes += header->bytes;
+    held++;
+    return tensor;
+}
+
 /* Takes out the first of this label that is waited for, or that has come; if there is none, puts
- * the other in. found: NULL: there was none. 0: there is no
- * memory. */
+ * the other in. found: NULL: there was none. 0: there is no memory. */
 static int meet(const Connection *from, Label label, TF_Tensor *tensor, Waiter *waiter,
                 Entry **found) {
-    Entry **at = bucket(label), *entry = NULL;
+    Entry **at, *entry = NULL;
     *found = NULL;
     pthread_mutex_lock(&lock);
-    while (*at != NULL && !matches(*at, label, tensor != NULL))
-        at = &(*at)->next;
+    at = find(label, tensor != NULL);
     if (*at != NULL) {
         *found = take_out(at);
     } else if ((entry = malloc(sizeof *entry)) != NULL) {
@@ -71,21 +151,25 @@ static int meet(const Connection *from, Label label, TF_Tensor *tensor, Waiter *
 int message_has_come(const Connection *from, Label label, TF_Tensor *tensor) {
     Entry *found;
     int met = meet(from, label, tensor, NULL, &found);
-    if (found != NULL)
+    if (found != NULL) {
+        hold_no_more(tensor);
         found->waiter->come(found->waiter, tensor);
-    else if (!met)
-        tf.delete_tensor(tensor);
+    } else if (!met) {
+        leave_room(tensor);
+    }
     free(found);
     return met;
 }
 
-Waiter *place_for_message(Label label, size_t bytes) {
-    Entry **at = bucket(label), *found = NULL;
+Waiter *place_for_message(const Header *header) {
+    Entry **at, *found = NULL;
     Waiter *waiter;
+    if (!is_sound(header))
+        return NULL;
     pthread_mutex_lock(&lock);
-    while (*at != NULL && !matches(*at, label, 1))
-        at = &(*at)->next;
-    if (*at != NULL && (*at)->waiter->place != NULL && (*at)->waiter->bytes == bytes)
+    at = find(header->label, 1);
+    if (*at != NULL && (*at)->waiter->place != NULL &&
+        (*at)->waiter->bytes == (size_t)header->bytes)
         found = take_out(at);
     pthread_mutex_unlock(&lock);
     waiter = found != NULL ? found->waiter : NULL;
@@ -96,10 +180,12 @@ Waiter *place_for_message(Label label, size_t bytes) {
 void await_message(const Connection *from, Label label, Waiter *waiter) {
     Entry *found;
     int met = meet(from, label, NULL, waiter, &found);
-    if (found != NULL)
+    if (found != NULL) {
+        hold_no_more(found->tensor);
         waiter->come(waiter, found->tensor);
-    else if (!met)
+    } else if (!met) {
         waiter->failed(waiter, ABORTED, "there is no memory");
+    }
     free(found);
 }
 
@@ -122,7 +208,7 @@ static void end_entries(int (*chosen)(const Entry *, const void *), const void *
         Entry *entry = ended;
         ended = entry->next;
         if (entry->tensor != NULL)
-            tf.delete_tensor(entry->tensor);
+            leave_room(entry->tensor);
         else
             entry->waiter->failed(entry->waiter, code, reason);
         free(entry);
@@ -150,5 +236,6 @@ void end_unwanted_messages(void) {
 void forget_messages(void) {
     memset(entries, 0, sizeof entries);
     count = 0;
+    held = held_bytes = 0;
     pthread_mutex_init(&lock, NULL);
 }

@@ -1,15 +1,30 @@
-/* What has come by psclust's wire, and what ops wait for. */
+/* What has come by psclust's wire, and what ops wait for. It knows of a connection only that it is
+ * another than the next. */
 #ifndef PSCLUST_MESSAGES_H
 #define PSCLUST_MESSAGES_H
 
 #include "wire.h"
 
-/* The tensor is then the callee's. 0: there is no memory. */
-INTERNAL int message_has_come(const Connection *from, Label label, TF_Tensor *tensor);
+/* What comes before the values. */
+typedef struct {
+    Label label;
+    int64_t bytes, dimension[MOST_DIMENSIONS];
+    int32_t type, dimensions;
+} Header;
+
+/* A tensor for a message that begins to come. NULL: its header is not of this wire, there is no
+ * memory, or too much is held that no op asks for. */
+INTERNAL TF_Tensor *make_room(const Header *header);
+
+/* Of `make_room`, for a message that does not come. */
+INTERNAL void leave_room(TF_Tensor *tensor);
 
 /* The waiter for a message that begins to come, if it has a place for so many bytes; it is then the
  * caller's to end. NULL: none. */
-INTERNAL Waiter *place_for_message(Label label, size_t bytes);
+INTERNAL Waiter *place_for_message(const Header *header);
+
+/* The tensor, of `make_room`, is then the callee's. 0: there is no memory. */
+INTERNAL int message_has_come(const Connection *from, Label label, TF_Tensor *tensor);
 
 INTERNAL void await_message(const Connection *from, Label label, Waiter *waiter);
 

@@ -1,6 +1,9 @@
-/* See strangers.h. All but `open_door` is called by the thread that reads: it needs no lock. */
+/* Anybody may connect, so strangers get a fixed number of places and ten seconds each: a crowd of
+ * them takes no memory and no descriptor that a task needs. All but `open_door` is called by the
+ * thread that reads, and needs no lock. */
 #define _GNU_SOURCE
 #include "strangers.h"
+#include "connection.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -74,7 +77,8 @@ static void hear(Stranger *stranger) {
         return;
     memcpy(pair.own, stranger->hello.pair.peer, NAME);
     memcpy(pair.peer, stranger->hello.pair.own, NAME);
-    if (is_of_the_cluster(&stranger->hello) && let_in(stranger->fd, &pair))
+    if (is_of_the_cluster(&stranger->hello) &&
+        open_connection(poller, EPOLL_CTL_MOD, stranger->fd, &pair, 0, "", 1))
         stranger->fd = -1;
     else
         turn_away(stranger);

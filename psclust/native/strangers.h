@@ -1,5 +1,5 @@
-/* The door of psclust's wire: the port where a task listens, and those that have connected and not
- * yet said who they are, a few at a time and not for long. */
+/* The door of psclust's wire: the port where a task listens, and the strangers that have connected
+ * and not yet given the cluster's secret. */
 #ifndef PSCLUST_STRANGERS_H
 #define PSCLUST_STRANGERS_H
 
@@ -31,8 +31,5 @@ INTERNAL void look_at_the_door(void);
 
 /* In the child of a process that has forked. */
 INTERNAL void forget_the_door(void);
-
-/* Of wire.c: a peer that is greeted; `fd`, which is polled, is then the wire's. 0: it cannot be. */
-INTERNAL int let_in(int fd, const Pair *pair);
 
 #endif

@@ -17,14 +17,17 @@ pytestmark = pytest.mark.process
 NATIVE = Path(psclust.__file__).parent / "native"
 SOURCES = [
     Path(__file__).with_name("wire_alone.c"),
-    *(NATIVE / f"{name}.c" for name in ("wire", "strangers", "messages")),
+    *(NATIVE / f"{name}.c" for name in ("wire", "connection", "strangers", "messages")),
 ]
+MOST_HELD_BYTES = 1 << 26
+MOST_HELD = 1 << 17  # as in messages.c
 MEMORY, THREADS = "address,undefined", "thread"
 
 
 def _compile(sanitizers: str, program: Path, sources: Sequence[Path]) -> str:
     """What the compiler says against it."""
     command = ["gcc", "-g", "-O1", "-pthread", f"-I{NATIVE}", "-Wall", "-Wextra", "-Werror"]
+    command += [f"-DMOST_HELD_BYTES={MOST_HELD_BYTES}"]
     command += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-o", str(program)]
     done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True)
     return done.stderr
@@ -62,6 +65,15 @@ def test_frames_that_are_spoilt_do_no_harm(tmp_path: Path, count: int) -> None:
     assert connections > count / 20
     assert came > count / 3
     assert failed > 0
+
+
+@pytest.mark.parametrize("size", [1 << 20, 0])
+def test_a_task_that_sends_what_nobody_asks_for_is_cut_off(tmp_path: Path, size: int) -> None:
+    unasked, asked, came = _run(_program(tmp_path, MEMORY), "unasked", str(size))
+    # By then the sender has more on its way, as much as its kernel holds of it.
+    limit = MOST_HELD_BYTES // size if size else MOST_HELD
+    assert limit <= unasked < limit + (100_000 if size == 0 else 20)
+    assert came == asked == 100
 
 
 @pytest.mark.long

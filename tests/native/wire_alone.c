@@ -2,9 +2,11 @@
  *
  *     wire_alone frames COUNT SEED     sends so many frames, many of them spoilt, to its parser
  *     wire_alone threads SECONDS       several tasks send, receive, connect, lose their connections
+ *     wire_alone unasked BYTES         sends values of so many bytes each that nobody asks for
  *
  * Tensors are those of this file, which ends the program where TensorFlow would end its process. */
 #define _GNU_SOURCE
+#include "messages.h"
 #include "strangers.h"
 
 #include <errno.h>
@@ -196,13 +198,6 @@ static void expect(const Pair *pair, Label label, size_t size, int placed, int d
 
 /* A peer that is no task: it knows the secret, and says what it likes. */
 
-/* As in wire.c. */
-typedef struct {
-    Label label;
-    int64_t bytes, dimension[MOST_DIMENSIONS];
-    int32_t type, dimensions;
-} Header;
-
 static int stranger(Ticket ticket) {
     struct sockaddr_in there = {.sin_family = AF_INET,
                                 .sin_port = htons((uint16_t)ticket.port),
@@ -343,6 +338,41 @@ static void send_frames(int64_t count, uint64_t seed) {
            (long)connections, came, failures);
 }
 
+/* Prints how many it takes before the connection ends. */
+static void send_unasked(int64_t size) {
+    static const Pair its = {"worker:0", "ps:0"}, ours = {"ps:0", "worker:0"};
+    uint64_t state = 1;
+    int64_t step = 0;
+    Ticket ticket;
+    char *values = calloc(1, (size_t)size + 1);
+    Header header = {.bytes = size, .type = UINT8, .dimensions = 1, .dimension = {size}};
+    int fd, asked = 0;
+    REQUIRE(wire_listen(&ticket) == NULL && values != NULL);
+    fd = greeted(ticket, &its, &state);
+    REQUIRE(fd >= 0);
+    do
+        header.label.step = ++step;
+    while (say(fd, &header, sizeof header, &state) && say(fd, values, (size_t)size, &state));
+    close(fd);
+    wait_until_none(&tensors, "tensors");
+    /* What is asked for still comes. */
+    fd = greeted(ticket, &its, &state);
+    REQUIRE(fd >= 0);
+    for (Label label = {1, 0}; label.step <= 100; label.step++, asked++) {
+        Expected *made = new_expected(label, (size_t)size, 0);
+        made->spoilt = 1;
+        wire_receive(&ours, label, &made->waiter);
+        header.label = label;
+        REQUIRE(say(fd, &header, sizeof header, &state));
+        REQUIRE(say(fd, values, (size_t)size, &state));
+    }
+    hang_up(fd);
+    wait_until_none(&waiters, "waiters");
+    wait_until_none(&tensors, "tensors");
+    free(values);
+    printf("%ld unasked, %d asked, %ld came\n", (long)step, asked, came);
+}
+
 /* Tasks, all in this process. */
 
 static Ticket at_work;
@@ -433,6 +463,8 @@ int main(int count, char **arguments) {
         send_frames(atoll(arguments[2]), (uint64_t)atoll(arguments[3]));
     else if (count == 3 && strcmp(arguments[1], "threads") == 0)
         run_threads(atof(arguments[2]));
+    else if (count == 3 && strcmp(arguments[1], "unasked") == 0)
+        send_unasked(atoll(arguments[2]));
     else
         return 2;
     return 0;
