@@ -29,7 +29,7 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 TENSORBOARD = "tensorboard>=2.20"
 
 NATIVE = Path("psclust/native")
-KERNELS = ["library", "kernels", "int8_kernels", "sum_kernels", "place_kernels"]
+KERNELS = ["library", "kernels", "int8_kernels", "place_kernels"]
 WIRE = ["wire", "strangers", "wire_kernels", "connection", "messages", "tensorflow_private"]
 LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
 PLAIN: Any = {

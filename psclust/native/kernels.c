@@ -4,6 +4,7 @@
 #include "kernels.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,32 @@ void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int cou
         if (tensors[i] != NULL)
             tf.delete_tensor(tensors[i]);
     tf.delete_status(status);
+}
+
+int64_t natural(Construction *construction, const char *name, TF_Status *status) {
+    char reason[64];
+    int64_t value = 0;
+    if (tf.code(status) == 0)
+        tf.integer(construction, name, &value, status);
+    if (value >= 0)
+        return value;
+    snprintf(reason, sizeof reason, "%s is negative", name);
+    tf.set_status(status, INVALID_ARGUMENT, reason);
+    return 0;
+}
+
+int block_of(Construction *construction, TF_Status *status) {
+    int64_t block = natural(construction, "block", status);
+    if (tf.code(status) == 0 && (block < 1 || block > MOST_OF_BLOCK))
+        tf.set_status(status, INVALID_ARGUMENT, "block is not between 1 and 1024");
+    return (int)block;
+}
+
+void *created(Construction *construction, TF_Status *status, void *kernel) {
+    if (tf.code(status) != 0)
+        tf.construction_failed(construction, status);
+    tf.delete_status(status);
+    return kernel;
 }
 
 void add_op(const Op *op, TF_Status *status) {

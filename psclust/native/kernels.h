@@ -102,6 +102,15 @@ INTERNAL TF_Tensor *output_like(Context *context, int index, int like, TF_Status
 /* Deletes status and tensors; the op fails with status. */
 INTERNAL void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int count);
 
+/* An attribute; 0, with the reason in status, if it is negative or status is not good. */
+INTERNAL int64_t natural(Construction *construction, const char *name, TF_Status *status);
+
+/* The attribute `block` of an op for messages, as `natural`. */
+INTERNAL int block_of(Construction *construction, TF_Status *status);
+
+/* Ends the making of a kernel, which it returns; deletes status. */
+INTERNAL void *created(Construction *construction, TF_Status *status, void *kernel);
+
 /* Values as int8 (int8_kernels.c), in blocks of MOST_OF_BLOCK at most. */
 enum { MOST_OF_BLOCK = 1024 };
 
@@ -114,7 +123,6 @@ INTERNAL void decode(const int8_t *message, const float *base, int64_t count, in
 
 /* Of the other files. */
 INTERNAL void add_int8_ops(TF_Status *status);
-INTERNAL void add_sum_ops(TF_Status *status);
 INTERNAL void add_place_op(TF_Status *status);
 INTERNAL void add_wire_ops(void *library, TF_Status *status);
 

@@ -1,5 +1,5 @@
-/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients
- * (sum_kernels.c), parts of a whole (place_kernels.c), the wire between tasks (wire_kernels.c).
+/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), parts of a whole
+ * (place_kernels.c), the wire between tasks (wire_kernels.c).
  * Loaded by TensorFlow; not a Python module. Here: their registration when it is loaded. */
 #define _GNU_SOURCE
 #include "kernels.h"
@@ -15,7 +15,6 @@ __attribute__((constructor)) static void register_all(void) {
         return;
     status = tf.new_status();
     add_int8_ops(status);
-    add_sum_ops(status);
     add_place_op(status);
     add_wire_ops(library, status);
     tf.delete_status(status);

@@ -1,13 +1,11 @@
-/* A TensorFlow op that writes values as they have arrived from a ps, of whatever type, into their
- * place in a larger tensor (replication/wire/whole.py).
+/* A TensorFlow op that writes a shard into its place in a larger tensor as it has arrived from a ps
+ * (replication/wire/whole.py), so that no copy of its values is made before.
  *
- * PsclustPlace(whole: float32; value: T; base: M * float32; at, count, block): whole[at : at +
- * count] = the values T float32 or bfloat16: value has them. int8: value is a message of
- * PsclustEncode, and they are added to base, if there is one.
+ * PsclustPlace(whole: float32; value: T; base: M * float32; at, count, block):
+ *     whole[at : at + count] = the values. T float32 or bfloat16: value has them. int8: value is a
+ *     message of PsclustEncode, and they are added to base, if there is one.
  *
- * whole has to be memory that nothing else reads yet: it is written in place, and there is no
- * output.
- */
+ * It writes in place and has no output, so nothing else may read `whole` yet. */
 #include "kernels.h"
 
 #include <stdlib.h>
@@ -59,21 +57,10 @@ static void compute(void *kernel, Context *context) {
 static void *create(Construction *construction) {
     TF_Status *status = tf.new_status();
     Place *place = calloc(1, sizeof *place);
-    int64_t block = 0;
-    tf.integer(construction, "at", &place->at, status);
-    if (tf.code(status) == 0)
-        tf.integer(construction, "count", &place->count, status);
-    if (tf.code(status) == 0)
-        tf.integer(construction, "block", &block, status);
-    if (tf.code(status) == 0 &&
-        (place->at < 0 || place->count < 0 || block < 1 || block > MOST_OF_BLOCK))
-        tf.set_status(status, INVALID_ARGUMENT,
-                      "at or count is negative, or block is not between 1 and 1024");
-    place->block = (int)block;
-    if (tf.code(status) != 0)
-        tf.construction_failed(construction, status);
-    tf.delete_status(status);
-    return place;
+    place->at = natural(construction, "at", status);
+    place->count = natural(construction, "count", status);
+    place->block = block_of(construction, status);
+    return created(construction, status, place);
 }
 
 void add_place_op(TF_Status *status) {

@@ -177,18 +177,13 @@ static void *create_link(Construction *construction, int has) {
         read_string(construction, "peer", link->pair.peer, NAME, status);
     if (has & HAS_HOST)
         read_string(construction, "host", link->host, HOST, status);
-    if (has & HAS_KEY && tf.code(status) == 0)
-        tf.integer(construction, "key", &link->key, status);
-    if (has & HAS_PLACE && tf.code(status) == 0)
-        tf.integer(construction, "at", &link->at, status);
-    if (has & HAS_PLACE && tf.code(status) == 0)
-        tf.integer(construction, "count", &link->count, status);
-    if (tf.code(status) == 0 && (link->at < 0 || link->count < 0))
-        tf.set_status(status, INVALID_ARGUMENT, "at or count is negative");
-    if (tf.code(status) != 0)
-        tf.construction_failed(construction, status);
-    tf.delete_status(status);
-    return link;
+    if (has & HAS_KEY)
+        link->key = natural(construction, "key", status);
+    if (has & HAS_PLACE) {
+        link->at = natural(construction, "at", status);
+        link->count = natural(construction, "count", status);
+    }
+    return created(construction, status, link);
 }
 
 static void *create_listen(Construction *construction) {

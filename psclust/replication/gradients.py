@@ -12,12 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication import kernels
 from psclust.replication.by_device import joined
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Gradient, Tensor, Variable
-
-_LARGEST_BYTES = 32 << 20
 
 GradientsAndVariables = Sequence[tuple[Gradient, Variable]]
 
@@ -84,24 +81,7 @@ def add(gradients: Sequence[Gradient]) -> Gradient:
 
 def scaled_sum(gradients: Sequence[Gradient], factor: Tensor) -> Gradient:
     """`factor` times the sum of gradients of one variable, sparse if all of them are."""
-    fused = kernels.in_use()
-    if fused is None or not all(fits_kernel(gradient) for gradient in gradients):
-        return scale(add(gradients), factor)
-    total = fused.psclust_scaled_sum(gradients, tf.cast(factor, tf.float32))
-    total.set_shape(gradients[0].shape)
-    return total
-
-
-def fits_kernel(gradient: Gradient) -> bool:
-    """Whether psclust's kernels for sums take it, and are faster than TensorFlow's ops, which use
-    all cores of the ps for one gradient."""
-    if (
-        isinstance(gradient, tf.IndexedSlices)
-        or gradient.dtype != tf.float32
-        or not gradient.shape.is_fully_defined()
-    ):
-        return False
-    return gradient.shape.num_elements() * tf.float32.size <= _LARGEST_BYTES
+    return scale(add(gradients), factor)
 
 
 def scale(gradient: Gradient, factor: Tensor) -> Gradient:

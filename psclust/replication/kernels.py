@@ -1,5 +1,5 @@
 """psclust's own kernels (`native/kernels.c`), and which graphs use them: for values that travel as
-int8, for sums of gradients, and for shards that arrive.
+int8, and for shards that arrive.
 
 Graphs are built as if every task had loaded them. A task has not if psclust was installed there
 without a C compiler: it refuses the graph, which is then built again with TensorFlow's own ops.

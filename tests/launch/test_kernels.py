@@ -34,7 +34,7 @@ def data():
 config = psclust.TrainConfig(wire_dtype="int8")
 program = psclust.Program(model, data, lambda: tf.train.AdamOptimizer(0.01), config=config)
 """
-INT8 = "PsclustDecode PsclustDecodeAdd PsclustEncode"
+INT8 = "PsclustDecode PsclustEncode"
 WIRE = {"PsclustConnect", "PsclustListen", "PsclustReceive", "PsclustSend"}
 WITHOUT = "env: {PSCLUST_KERNELS: 0}"
 
@@ -43,10 +43,10 @@ WITHOUT = "env: {PSCLUST_KERNELS: 0}"
     ("replication", "update", "wire_dtype", "ps", "worker", "used", "lacking"),
     [
         ("between-graph", "async", "int8", "", "", INT8, ""),
-        ("between-graph", "sync", "int8", "", "", f"{INT8} PsclustScaledSum", ""),
-        ("in-graph", "sync", "int8", "", "", f"{INT8} PsclustScaledSum", ""),
-        ("in-graph", "sync", "float32", "", "", "PsclustScaledSum", ""),
-        ("between-graph", "sync", "float32", "", "", "PsclustScaledSum", ""),
+        ("between-graph", "sync", "int8", "", "", INT8, ""),
+        ("in-graph", "sync", "int8", "", "", INT8, ""),
+        ("in-graph", "sync", "float32", "", "", "", ""),
+        ("between-graph", "sync", "float32", "", "", "", ""),
         ("between-graph", "async", "int8", "server: python", "", INT8, ""),
         ("between-graph", "async", "int8", WITHOUT, "", "", "ps:"),
         ("between-graph", "sync", "float32", WITHOUT, "", "", "ps:"),

@@ -132,9 +132,9 @@ def test_the_kernels_send_and_keep_what_the_ops_do_bit_for_bit(
     [
         lambda ops: ops.psclust_encode(tf.ones([8]), tf.ones([9]), block=4, difference=False),
         lambda ops: ops.psclust_encode(tf.ones([8]), tf.ones([8]), block=1025, difference=False),
-        lambda ops: ops.psclust_decode(tf.zeros([15], tf.int8), count=8, block=4),
-        lambda ops: ops.psclust_decode(tf.zeros([16], tf.int8), count=-8, block=4),
-        lambda ops: ops.psclust_decode_add(tf.zeros([16], tf.int8), tf.ones([12]), block=4),
+        lambda ops: ops.psclust_decode(tf.zeros([15], tf.int8), [], count=8, block=4),
+        lambda ops: ops.psclust_decode(tf.zeros([16], tf.int8), [], count=-8, block=4),
+        lambda ops: ops.psclust_decode(tf.zeros([16], tf.int8), [tf.ones([12])], count=12, block=4),
     ],
 )
 def test_a_kernel_refuses_what_does_not_fit(wrong: Callable[[Any], Any]) -> None:
@@ -142,3 +142,22 @@ def test_a_kernel_refuses_what_does_not_fit(wrong: Callable[[Any], Any]) -> None
         made = wrong(kernels.loaded())
         with pytest.raises(tf.errors.InvalidArgumentError):
             session.run(made)
+
+
+def test_what_a_sender_keeps_takes_the_memory_of_a_value_that_nothing_else_uses() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        kernels.use()
+        one, other = (tf.compat.v1.placeholder(tf.float32, [5000]) for _ in range(2))
+        _, kept = eight_bits.encode_sum(tf.tan(one), other)
+        trace = tf.compat.v1.RunMetadata()
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        fed = {one: np.ones(5000, np.float32), other: np.ones(5000, np.float32)}
+        session.run(tf.reduce_sum(kept), fed, options=options, run_metadata=trace)
+    nodes = {
+        node.node_name: node for device in trace.step_stats.dev_stats for node in device.node_stats
+    }
+
+    def memory(name: str, output: int) -> int:
+        return int(nodes[name].output[output].tensor_description.allocation_description.ptr)
+
+    assert memory("PsclustEncode", 1) == memory("Tan", 0)

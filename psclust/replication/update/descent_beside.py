@@ -8,13 +8,11 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication import kernels
-from psclust.replication.gradients import GradientsAndVariables, add, fits_kernel
+from psclust.replication.gradients import GradientsAndVariables
 from psclust.replication.private_tensorflow import learning_rate_of
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
 
@@ -39,36 +37,21 @@ class _DescentBeside:
         # One for all variables of a ps.
         steps: dict[Any, Tensor] = {}
         for gradient, variable in gradients:
-            values, factor = _as_scaled_sum(gradient)
+            total, factor = _as_product(gradient)
             key = (variable.device, factor.name)
             with tf.device(variable.device):
                 if key not in steps:
                     steps[key] = tf.cast(rate, factor.dtype) * factor
                 assigned.append(
-                    variable.assign(
-                        _descended(variable.read_value(), values, steps[key]), read_value=False
-                    )
+                    variable.assign(variable.read_value() - total * steps[key], read_value=False)
                 )
         return tf.group(*assigned)
 
 
-def _descended(base: Tensor, values: Sequence[Tensor], step: Tensor) -> Tensor:
-    """The base without `step` times the sum of the values."""
-    fused = kernels.in_use()
-    if fused is None or not all(fits_kernel(each) for each in values):
-        return base - add(values) * step
-    result = fused.psclust_descent(values, step, base)
-    result.set_shape(base.shape)
-    return result
-
-
-def _as_scaled_sum(gradient: Tensor) -> tuple[Sequence[Tensor], Tensor]:
-    """(values, factor): `gradient` is the sum of the values times a scalar, which the learning rate
-    can be multiplied with."""
+def _as_product(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """(tensor, scalar), whose product the gradient is: the learning rate can be multiplied with the
+    scalar."""
     operation = gradient.op
-    if operation.type == "PsclustScaledSum":
-        *values, factor = operation.inputs
-        return values, factor
     if operation.type == "Mul" and operation.inputs[1].shape.rank == 0:
-        return [operation.inputs[0]], operation.inputs[1]
-    return [gradient], tf.ones([], gradient.dtype)
+        return operation.inputs[0], operation.inputs[1]
+    return gradient, tf.ones([], gradient.dtype)

@@ -70,7 +70,7 @@ def decode(message: Tensor, shape: tf.TensorShape) -> Tensor:
     rows, block = blocks_of(shape.num_elements())
     if fused := kernels.in_use():
         return tf.reshape(
-            fused.psclust_decode(message, count=shape.num_elements(), block=block), shape
+            fused.psclust_decode(message, [], count=shape.num_elements(), block=block), shape
         )
     rounded, scales = tf.split(message, [rows * block, rows * tf.float32.size])
     scales = tf.bitcast(tf.reshape(scales, [rows, 1, tf.float32.size]), tf.float32)
@@ -80,8 +80,11 @@ def decode(message: Tensor, shape: tf.TensorShape) -> Tensor:
 def add(message: Tensor, values: Tensor) -> Tensor:
     """The values with those of a message added."""
     if fused := kernels.in_use():
-        _, block = blocks_of(values.shape.num_elements())
-        return tf.reshape(fused.psclust_decode_add(message, values, block=block), values.shape)
+        count = values.shape.num_elements()
+        _, block = blocks_of(count)
+        return tf.reshape(
+            fused.psclust_decode(message, [values], count=count, block=block), values.shape
+        )
     return values + decode(message, values.shape)
 
 
