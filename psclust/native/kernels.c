@@ -1,5 +1,4 @@
-/* What the ops of the other files share: TensorFlow's C interface, inputs, outputs, registration.
- */
+/* What psclust's ops share: TensorFlow's C interface, inputs, outputs, attributes, registration. */
 #define _GNU_SOURCE
 #include "kernels.h"
 
@@ -14,38 +13,9 @@ static const struct {
     const char *name;
     size_t offset;
 } FUNCTIONS[] = {
-    {"TF_NewStatus", offsetof(Interface, new_status)},
-    {"TF_DeleteStatus", offsetof(Interface, delete_status)},
-    {"TF_SetStatus", offsetof(Interface, set_status)},
-    {"TF_GetCode", offsetof(Interface, code)},
-    {"TF_NewOpDefinitionBuilder", offsetof(Interface, new_op)},
-    {"TF_OpDefinitionBuilderAddAttr", offsetof(Interface, attribute)},
-    {"TF_OpDefinitionBuilderAddInput", offsetof(Interface, input)},
-    {"TF_OpDefinitionBuilderAddOutput", offsetof(Interface, output)},
-    {"TF_OpDefinitionBuilderSetIsStateful", offsetof(Interface, stateful)},
-    {"TF_RegisterOpDefinition", offsetof(Interface, register_op)},
-    {"TF_NewKernelBuilder", offsetof(Interface, new_kernel)},
-    {"TF_NewAsyncKernelBuilder", offsetof(Interface, new_late_kernel)},
-    {"TF_RegisterKernelBuilder", offsetof(Interface, register_kernel)},
-    {"TF_OpKernelConstruction_GetAttrInt64", offsetof(Interface, integer)},
-    {"TF_OpKernelConstruction_GetAttrBool", offsetof(Interface, boolean)},
-    {"TF_OpKernelConstruction_GetAttrString", offsetof(Interface, string)},
-    {"TF_OpKernelConstruction_Failure", offsetof(Interface, construction_failed)},
-    {"TF_OpKernelContext_Failure", offsetof(Interface, failed)},
-    {"TF_GetStepId", offsetof(Interface, step)},
-    {"TF_NumInputs", offsetof(Interface, inputs)},
-    {"TF_GetInput", offsetof(Interface, get_input)},
-    {"TF_AllocateOutput", offsetof(Interface, allocate)},
-    {"TF_ForwardInputOrAllocateOutput", offsetof(Interface, forward)},
-    {"TF_SetOutput", offsetof(Interface, set_output)},
-    {"TF_AllocateTensor", offsetof(Interface, new_tensor)},
-    {"TF_TensorData", offsetof(Interface, data)},
-    {"TF_TensorType", offsetof(Interface, type)},
-    {"TF_TensorByteSize", offsetof(Interface, bytes)},
-    {"TF_TensorElementCount", offsetof(Interface, elements)},
-    {"TF_NumDims", offsetof(Interface, dimensions)},
-    {"TF_Dim", offsetof(Interface, dimension)},
-    {"TF_DeleteTensor", offsetof(Interface, delete_tensor)},
+#define FUNCTION(type, name, symbol, arguments) {#symbol, offsetof(Interface, name)},
+    INTERFACE(FUNCTION)
+#undef FUNCTION
 };
 
 TF_Tensor *input(Context *context, int index, TF_Status *status) {

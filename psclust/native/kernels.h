@@ -1,6 +1,6 @@
-/* TensorFlow's C interface (tensorflow/c/kernels.h, ops.h), as far as psclust's own ops use it. It
- * is the same for every compiler, and is looked up when the library is loaded (kernels.c): the
- * library is built without TensorFlow. */
+/* The part of TensorFlow's C interface (tensorflow/c/kernels.h, ops.h) that psclust's ops use. Its
+ * functions are looked up when the library is loaded, so that it can be built without TensorFlow
+ * and by any compiler. */
 #ifndef PSCLUST_KERNELS_H
 #define PSCLUST_KERNELS_H
 
@@ -36,42 +36,55 @@ typedef struct TF_OpKernelContext Context;
 typedef struct TF_OpDefinitionBuilder OpBuilder;
 typedef struct TF_KernelBuilder KernelBuilder;
 
+/* X(what it returns, its name here, its name there, what it takes) */
+#define INTERFACE(X)                                                                               \
+    X(TF_Status *, new_status, TF_NewStatus, (void))                                               \
+    X(void, delete_status, TF_DeleteStatus, (TF_Status *))                                         \
+    X(void, set_status, TF_SetStatus, (TF_Status *, int, const char *))                            \
+    X(int, code, TF_GetCode, (const TF_Status *))                                                  \
+    X(OpBuilder *, new_op, TF_NewOpDefinitionBuilder, (const char *))                              \
+    X(void, attribute, TF_OpDefinitionBuilderAddAttr, (OpBuilder *, const char *))                 \
+    X(void, input, TF_OpDefinitionBuilderAddInput, (OpBuilder *, const char *))                    \
+    X(void, output, TF_OpDefinitionBuilderAddOutput, (OpBuilder *, const char *))                  \
+    X(void, stateful, TF_OpDefinitionBuilderSetIsStateful, (OpBuilder *, unsigned char))           \
+    X(void, register_op, TF_RegisterOpDefinition, (OpBuilder *, TF_Status *))                      \
+    X(KernelBuilder *, new_kernel, TF_NewKernelBuilder,                                            \
+      (const char *, const char *, void *(*)(Construction *), void (*)(void *, Context *),         \
+       void (*)(void *)))                                                                          \
+    X(KernelBuilder *, new_late_kernel, TF_NewAsyncKernelBuilder,                                  \
+      (const char *, const char *, void *(*)(Construction *), void (*)(void *, Context *, void *), \
+       void (*)(void *)))                                                                          \
+    X(void, register_kernel, TF_RegisterKernelBuilder,                                             \
+      (const char *, KernelBuilder *, TF_Status *))                                                \
+    X(void, integer, TF_OpKernelConstruction_GetAttrInt64,                                         \
+      (Construction *, const char *, int64_t *, TF_Status *))                                      \
+    X(void, boolean, TF_OpKernelConstruction_GetAttrBool,                                          \
+      (Construction *, const char *, unsigned char *, TF_Status *))                                \
+    X(void, string, TF_OpKernelConstruction_GetAttrString,                                         \
+      (Construction *, const char *, char *, size_t, TF_Status *))                                 \
+    X(void, construction_failed, TF_OpKernelConstruction_Failure, (Construction *, TF_Status *))   \
+    X(void, failed, TF_OpKernelContext_Failure, (Context *, TF_Status *))                          \
+    X(int64_t, step, TF_GetStepId, (Context *))                                                    \
+    X(int, inputs, TF_NumInputs, (Context *))                                                      \
+    X(void, get_input, TF_GetInput, (Context *, int, TF_Tensor **, TF_Status *))                   \
+    X(TF_Tensor *, allocate, TF_AllocateOutput,                                                    \
+      (Context *, int, int, const int64_t *, int, size_t, TF_Status *))                            \
+    X(TF_Tensor *, forward, TF_ForwardInputOrAllocateOutput,                                       \
+      (Context *, const int *, int, int, const int64_t *, int, int *, TF_Status *))                \
+    X(void, set_output, TF_SetOutput, (Context *, int, const TF_Tensor *, TF_Status *))            \
+    X(TF_Tensor *, new_tensor, TF_AllocateTensor, (int, const int64_t *, int, size_t))             \
+    X(void *, data, TF_TensorData, (const TF_Tensor *))                                            \
+    X(int, type, TF_TensorType, (const TF_Tensor *))                                               \
+    X(size_t, bytes, TF_TensorByteSize, (const TF_Tensor *))                                       \
+    X(int64_t, elements, TF_TensorElementCount, (const TF_Tensor *))                               \
+    X(int, dimensions, TF_NumDims, (const TF_Tensor *))                                            \
+    X(int64_t, dimension, TF_Dim, (const TF_Tensor *, int))                                        \
+    X(void, delete_tensor, TF_DeleteTensor, (TF_Tensor *))
+
 typedef struct {
-    TF_Status *(*new_status)(void);
-    void (*delete_status)(TF_Status *);
-    void (*set_status)(TF_Status *, int, const char *);
-    int (*code)(const TF_Status *);
-    OpBuilder *(*new_op)(const char *);
-    void (*attribute)(OpBuilder *, const char *);
-    void (*input)(OpBuilder *, const char *);
-    void (*output)(OpBuilder *, const char *);
-    void (*stateful)(OpBuilder *, unsigned char);
-    void (*register_op)(OpBuilder *, TF_Status *);
-    KernelBuilder *(*new_kernel)(const char *, const char *, void *(*)(Construction *),
-                                 void (*)(void *, Context *), void (*)(void *));
-    KernelBuilder *(*new_late_kernel)(const char *, const char *, void *(*)(Construction *),
-                                      void (*)(void *, Context *, void *), void (*)(void *));
-    void (*register_kernel)(const char *, KernelBuilder *, TF_Status *);
-    void (*integer)(Construction *, const char *, int64_t *, TF_Status *);
-    void (*boolean)(Construction *, const char *, unsigned char *, TF_Status *);
-    void (*string)(Construction *, const char *, char *, size_t, TF_Status *);
-    void (*construction_failed)(Construction *, TF_Status *);
-    void (*failed)(Context *, TF_Status *);
-    int64_t (*step)(Context *);
-    int (*inputs)(Context *);
-    void (*get_input)(Context *, int, TF_Tensor **, TF_Status *);
-    TF_Tensor *(*allocate)(Context *, int, int, const int64_t *, int, size_t, TF_Status *);
-    TF_Tensor *(*forward)(Context *, const int *, int, int, const int64_t *, int, int *,
-                          TF_Status *);
-    void (*set_output)(Context *, int, const TF_Tensor *, TF_Status *);
-    TF_Tensor *(*new_tensor)(int, const int64_t *, int, size_t);
-    void *(*data)(const TF_Tensor *);
-    size_t (*bytes)(const TF_Tensor *);
-    int (*type)(const TF_Tensor *);
-    int64_t (*elements)(const TF_Tensor *);
-    int (*dimensions)(const TF_Tensor *);
-    int64_t (*dimension)(const TF_Tensor *, int);
-    void (*delete_tensor)(TF_Tensor *);
+#define MEMBER(type, name, symbol, arguments) type(*name) arguments;
+    INTERFACE(MEMBER)
+#undef MEMBER
 } Interface;
 
 extern INTERNAL Interface tf;
@@ -79,9 +92,9 @@ extern INTERNAL Interface tf;
 /* Fills `tf`. library: libtensorflow_framework. 0: it lacks one of the functions. */
 INTERNAL int find_interface(void *library);
 
-/* For one op, whose names of inputs, outputs and attributes end with NULL; all are with types.
- * compute_later: in place of `compute`, calls its last argument, a std::function, when the op is
- * done. stateful: TensorFlow neither leaves it out nor runs it once for several that are alike. */
+/* inputs, outputs, attributes: "name: type" each, NULL at the end. compute_later: used in place of
+ * `compute`; calls its last argument, a std::function, when the op is done. stateful: TensorFlow
+ * neither drops the op nor merges it with equal ones. */
 typedef struct {
     const char *name;
     const char *const *inputs, *const *outputs, *const *attributes;
@@ -95,11 +108,11 @@ INTERNAL void add_op(const Op *op, TF_Status *status);
 
 INTERNAL TF_Tensor *input(Context *context, int index, TF_Status *status);
 
-/* An output of the shape of input `like`, in its memory if nothing else uses that. To be called
- * before `input(like)`, which uses it. */
+/* An output with the shape of input `like`, in its memory if nothing else uses that. Call it before
+ * `input(like)`, which counts as a use. */
 INTERNAL TF_Tensor *output_like(Context *context, int index, int like, TF_Status *status);
 
-/* Deletes status and tensors; the op fails with status. */
+/* Ends an op: it fails if status says so. Deletes status and tensors. */
 INTERNAL void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int count);
 
 /* An attribute; 0, with the reason in status, if it is negative or status is not good. */
@@ -121,7 +134,7 @@ INTERNAL int64_t message_bytes(int64_t count, int block);
 INTERNAL void decode(const int8_t *message, const float *base, int64_t count, int block,
                      float *values);
 
-/* Of the other files. */
+/* Register the ops of the other files. */
 INTERNAL void add_int8_ops(TF_Status *status);
 INTERNAL void add_place_op(TF_Status *status);
 INTERNAL void add_wire_ops(void *library, TF_Status *status);

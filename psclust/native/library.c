@@ -6,8 +6,7 @@
 
 #include <dlfcn.h>
 
-/* Without TensorFlow in the process, or with one that has not these functions, registers nothing.
- */
+/* Registers nothing in a process without TensorFlow, or with one that lacks a function. */
 __attribute__((constructor)) static void register_all(void) {
     void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
     TF_Status *status;

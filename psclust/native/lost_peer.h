@@ -1,5 +1,5 @@
-/* Connections between tasks end when their peer's machine has been out of reach for
- * PSCLUST_PEER_TIMEOUT seconds (60). */
+/* Socket options by which the kernel ends a connection whose peer's machine has been out of reach
+ * for PSCLUST_PEER_TIMEOUT seconds (60): a machine that loses power closes nothing. */
 #ifndef PSCLUST_LOST_PEER_H
 #define PSCLUST_LOST_PEER_H
 

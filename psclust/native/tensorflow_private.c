@@ -1,4 +1,3 @@
-/* See tensorflow_private.h. */
 #define _GNU_SOURCE
 #include "tensorflow_private.h"
 

@@ -1,6 +1,7 @@
-/* All that psclust's ops use of TensorFlow without a C interface: of a run, whether it is
- * cancelled, and how an op that waits says that it is done. The layouts are those of the builds
- * that psclust/runtime/kernel_library.py lists. */
+/* The only place that uses parts of TensorFlow without a C interface: whether a run is cancelled,
+ * and the callback of an asynchronous op. TensorFlow's C interface cannot ask the first, and passes
+ * the second as an opaque std::function. The layouts hold for the builds that
+ * psclust/spec/tensorflow_builds.py lists, and those that pass its self-test. */
 #ifndef PSCLUST_TENSORFLOW_PRIVATE_H
 #define PSCLUST_TENSORFLOW_PRIVATE_H
 
@@ -16,16 +17,16 @@ typedef struct {
 /* library: libtensorflow_framework. */
 INTERNAL void find_private(void *library);
 
-/* Whether TensorFlow keeps a run as the functions here expect it. */
+/* Whether the layout of this run is the expected one. */
 INTERNAL int is_known(Context *context);
 
-/* Of a run that is known. */
+/* Only if `is_known`. */
 INTERNAL int is_cancelled(Context *context);
 
-/* Of what an op that computes later is given, which is the caller's and ends with the call. */
+/* Of the callback that an asynchronous op is given, which does not outlive the call. */
 INTERNAL Done copy_of(const void *done);
 
-/* Says that the op is done; `done` is then no more. */
+/* Tells TensorFlow that the op is done, and frees `done`. */
 INTERNAL void say(Done *done);
 
 #endif

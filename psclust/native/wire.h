@@ -1,5 +1,5 @@
-/* psclust's own wire between tasks: what the ops (wire_kernels.c) ask of the connections (wire.c).
- */
+/* psclust's own wire between tasks, as the ops (wire_kernels.c) use it. It knows no TensorFlow but
+ * its tensors, so that it runs alone under sanitizers (tests/native/wire_alone.c). */
 #ifndef PSCLUST_WIRE_H
 #define PSCLUST_WIRE_H
 
@@ -26,27 +26,26 @@ typedef struct {
 
 typedef struct Connection Connection;
 
-/* One of `come` and `failed` is called once, from any thread: with what has come, which then is the
- * callee's, or with the reason why nothing will. place: where values of `bytes` bytes are to be put
- * as they come, with NULL for the tensor; NULL: nowhere. */
+/* Either `come` or `failed` is called, once, from any thread. come: with the tensor, which is then
+ * the callee's, or with NULL if the values were written to `place`. place: memory of `bytes` bytes
+ * for the values; NULL: none. */
 typedef struct Waiter {
     void (*come)(struct Waiter *, TF_Tensor *);
     void (*failed)(struct Waiter *, int code, const char *reason);
     void *place;
     size_t bytes;
-    /* Whether nobody needs it any more; asked now and then. */
+    /* Whether its run was cancelled; called ten times a second. */
     int (*unwanted)(struct Waiter *);
 } Waiter;
 
-/* Listens, if this process does not yet. The reason why it cannot, such as `no port`, or NULL. */
+/* Listens, unless this process does. Returns NULL, or why it cannot, such as `no port`. */
 INTERNAL const char *wire_listen(Ticket *ticket);
 
-/* Connects a pair, whose peer listens at `host`, unless it is; in place of an earlier connection of
- * the pair. The reason why it cannot, or NULL. */
+/* Connects a pair whose peer listens at `host`, unless it is connected by this ticket. Replaces an
+ * earlier connection. Returns NULL, or why it cannot. */
 INTERNAL const char *wire_connect(const char *host, Ticket ticket, const Pair *pair);
 
-/* The tensor is then the callee's. Returns before it has left; 0 without a connection of the pair.
- */
+/* Takes over the tensor, and returns before it has left. 0: the pair has no connection. */
 INTERNAL int wire_send(const Pair *pair, Label label, TF_Tensor *tensor);
 
 INTERNAL void wire_receive(const Pair *pair, Label label, Waiter *waiter);

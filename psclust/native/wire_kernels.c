@@ -1,18 +1,18 @@
 /* TensorFlow ops for psclust's own wire (wire.c), which a step uses in place of TensorFlow's
  * (replication/wire/own_wire.py).
  *
- * PsclustListen(; own) -> ticket: int64 [3]: begins to listen; the same ticket for the life of the
- *     process; Unimplemented if it cannot
+ * PsclustListen(; own) -> ticket: int64 [3]: starts to listen; the same ticket for the life of the
+ *     process. Fails with Unimplemented if it cannot.
  * PsclustConnect(ticket; host, own, peer): connects the task `own` to the task `peer`, whose ticket
- *     it is, unless it is; Unimplemented if that is not possible
- * PsclustSend(value: T; own, peer, key): to the op PsclustReceive of the same run in the task
- * `peer` that has the same key PsclustReceive(; own, peer, key) -> value: T
+ *     it is, unless they are connected. Fails with Unimplemented if it cannot.
+ * PsclustSend(value: T; own, peer, key): sends to the PsclustReceive of the same run in the task
+ *     `peer` that has the same key. Does not wait until the value has left.
+ * PsclustReceive(; own, peer, key) -> value: T
  * PsclustReceiveInto(whole: float32; own, peer, key, at, count): whole[at : at + count] = what is
- *     received
+ *     received. Nothing else may read `whole` yet.
  *
- * whole has to be memory that nothing else reads yet. Send does not wait until the value has left.
- * Receive fails when the connection ends, with Aborted (TensorFlow leaves Unavailable to its own
- * ops), and when its run is cancelled. */
+ * A receive fails with Aborted when the connection ends (TensorFlow handles Unavailable itself),
+ * and when its run is cancelled. */
 #define _GNU_SOURCE
 #include "tensorflow_private.h"
 #include "wire.h"
