@@ -19,7 +19,8 @@ enum { BUCKETS = 4096, DROPPED_S = 600 };
 #ifndef MOST_HELD_BYTES /* tests have less */
 #define MOST_HELD_BYTES (memory() / 2)
 #endif
-enum { MOST_HELD = 1 << 17 };
+/* MOST_ALIKE: entries of one bucket, so that no choice of labels makes the search long. */
+enum { MOST_HELD = 1 << 17, MOST_ALIKE = 1024 };
 
 typedef struct Entry {
     struct Entry *next;
@@ -82,18 +83,21 @@ static int matches(const Entry *entry, Label label, int waits) {
            (entry->tensor == NULL) == waits;
 }
 
-/* With `lock`. */
-static Entry **find(Label label, int waits) {
+/* Where the entry is, or would be. passed: how many of its bucket are before it. With `lock`. */
+static Entry **find(Label label, int waits, int *passed) {
     Entry **at = bucket(label);
-    while (*at != NULL && !matches(*at, label, waits))
+    *passed = 0;
+    while (*at != NULL && !matches(*at, label, waits)) {
         at = &(*at)->next;
+        ++*passed;
+    }
     return at;
 }
 
 static int is_awaited(Label label) {
-    int found;
+    int found, passed;
     pthread_mutex_lock(&lock);
-    found = *find(label, 1) != NULL;
+    found = *find(label, 1, &passed) != NULL;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -130,16 +134,17 @@ TF_Tensor *make_room(const Header *header) {
 }
 
 /* Takes out the first of this label that is waited for, or that has come; if there is none, puts
- * the other in. found: NULL: there was none. 0: there is no memory. */
+ * the other in. found: NULL: there was none. 0: there is no room. */
 static int meet(const Connection *from, Label label, TF_Tensor *tensor, Waiter *waiter,
                 Entry **found) {
     Entry **at, *entry = NULL;
+    int passed;
     *found = NULL;
     pthread_mutex_lock(&lock);
-    at = find(label, tensor != NULL);
+    at = find(label, tensor != NULL, &passed);
     if (*at != NULL) {
         *found = take_out(at);
-    } else if ((entry = malloc(sizeof *entry)) != NULL) {
+    } else if ((tensor == NULL || passed < MOST_ALIKE) && (entry = malloc(sizeof *entry)) != NULL) {
         *entry = (Entry){NULL, label, from, tensor, waiter, now_ms()};
         *at = entry;
         count++;
@@ -164,10 +169,11 @@ int message_has_come(const Connection *from, Label label, TF_Tensor *tensor) {
 Waiter *place_for_message(const Header *header) {
     Entry **at, *found = NULL;
     Waiter *waiter;
+    int passed;
     if (!is_sound(header))
         return NULL;
     pthread_mutex_lock(&lock);
-    at = find(header->label, 1);
+    at = find(header->label, 1, &passed);
     if (*at != NULL && (*at)->waiter->place != NULL &&
         (*at)->waiter->bytes == (size_t)header->bytes)
         found = take_out(at);

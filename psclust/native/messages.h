@@ -1,5 +1,4 @@
-/* What has come by psclust's wire, and what ops wait for. It knows of a connection only that it is
- * another than the next. */
+/* What has come by psclust's wire, and what ops wait for. A connection is only an identity here. */
 #ifndef PSCLUST_MESSAGES_H
 #define PSCLUST_MESSAGES_H
 

@@ -84,7 +84,7 @@ static void hear(Stranger *stranger) {
         turn_away(stranger);
 }
 
-/* A place for one more; that of the oldest, if there is no other. */
+/* A free place, else that of the oldest stranger. */
 static Stranger *place(void) {
     Stranger *oldest = strangers;
     for (Stranger *at = strangers; at < strangers + STRANGERS; at++) {
@@ -111,8 +111,8 @@ static void welcome(int fd) {
         turn_away(stranger);
 }
 
-/* Without a descriptor for one more, nobody comes in until `look_at_the_door`: the listener stays
- * ready, and would keep the thread from waiting. */
+/* Without a free descriptor, does not poll the listener until `look_at_the_door`: it stays ready,
+ * and the thread would spin. */
 static void welcome_some(void) {
     for (int left = AT_A_TIME; left > 0; left--) {
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -163,8 +163,8 @@ void forget_the_door(void) {
     listener = -1;
 }
 
-/* A socket that listens on every interface, as TensorFlow's server does; the server shim binds it
- * to PSCLUST_BIND. port: 0: any. -1: none. */
+/* A socket that listens on every interface, as TensorFlow's server does; the server shim narrows
+ * it to PSCLUST_BIND. port: 0: any. Returns -1 if there is none. */
 static int listening(uint16_t port) {
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};

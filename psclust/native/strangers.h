@@ -17,16 +17,16 @@ typedef struct {
     Pair pair; /* as the task that connects sees it */
 } Hello;
 
-/* Begins to listen; its events are then `poller`'s. The reason why it cannot, or NULL. */
+/* Starts to listen, polled by `poller`. Returns NULL, or why it cannot. */
 INTERNAL const char *open_door(int poller, Ticket *ticket);
 
-/* Whether an event with this `data` is the door's or a stranger's. */
+/* Whether epoll's `data` is of the door or of a stranger. */
 INTERNAL int is_at_the_door(const void *data);
 
 /* By the thread that reads. */
 INTERNAL void answer_the_door(void *data);
 
-/* Now and then, by the thread that reads: ends greetings that take too long. */
+/* Ten times a second, by the thread that reads: turns away strangers whose time is up. */
 INTERNAL void look_at_the_door(void);
 
 /* In the child of a process that has forked. */

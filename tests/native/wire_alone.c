@@ -2,7 +2,7 @@
  *
  *     wire_alone frames COUNT SEED     sends so many frames, many of them spoilt, to its parser
  *     wire_alone threads SECONDS       several tasks send, receive, connect, lose their connections
- *     wire_alone unasked BYTES         sends values of so many bytes each that nobody asks for
+ *     wire_alone unasked BYTES LABELS  sends values of so many bytes each that nobody asks for
  *
  * Tensors are those of this file, which ends the program where TensorFlow would end its process. */
 #define _GNU_SOURCE
@@ -339,7 +339,7 @@ static void send_frames(int64_t count, uint64_t seed) {
 }
 
 /* Prints how many it takes before the connection ends. */
-static void send_unasked(int64_t size) {
+static void send_unasked(int64_t size, int64_t labels) {
     static const Pair its = {"worker:0", "ps:0"}, ours = {"ps:0", "worker:0"};
     uint64_t state = 1;
     int64_t step = 0;
@@ -351,7 +351,7 @@ static void send_unasked(int64_t size) {
     fd = greeted(ticket, &its, &state);
     REQUIRE(fd >= 0);
     do
-        header.label.step = ++step;
+        header.label.step = 1 + step++ % labels;
     while (say(fd, &header, sizeof header, &state) && say(fd, values, (size_t)size, &state));
     close(fd);
     wait_until_none(&tensors, "tensors");
@@ -463,8 +463,8 @@ int main(int count, char **arguments) {
         send_frames(atoll(arguments[2]), (uint64_t)atoll(arguments[3]));
     else if (count == 3 && strcmp(arguments[1], "threads") == 0)
         run_threads(atof(arguments[2]));
-    else if (count == 3 && strcmp(arguments[1], "unasked") == 0)
-        send_unasked(atoll(arguments[2]));
+    else if (count == 4 && strcmp(arguments[1], "unasked") == 0)
+        send_unasked(atoll(arguments[2]), atoll(arguments[3]));
     else
         return 2;
     return 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import statistics
 import struct
 import threading
 import time
@@ -25,7 +26,8 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
 
 MAGIC = 0x3165726977637370
 FLOAT, INT32, STRING = 1, 3, 7
-STRANGERS, SHAKE_S = 64, 10
+STRANGERS, SHAKE_S, MOST_HELD = 64, 10, 1 << 17  # as in strangers.c and messages.c
+OWN_DESCRIPTORS = 500  # of the process that runs the test, at most
 SLACK = 10  # descriptors that TensorFlow itself takes meanwhile
 
 
@@ -57,8 +59,10 @@ class Steps:
         assert self._session.run(self._back, {self._given: 5}, options=options) == 11
         return time.monotonic() - began
 
-    def dial(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+    def dial(self, source: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(
+            ("127.0.0.1", self.port), timeout=20, source_address=(source, 0)
+        )
 
     def greeted(self, name: bytes = b"worker:7") -> socket.socket:
         peer = self.dial()
@@ -105,39 +109,33 @@ def _crowd(steps: Steps, stack: ExitStack, count: int) -> list[socket.socket]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
-    crowd = [stack.enter_context(steps.dial()) for _ in range(count)]
+    # From several addresses, as if they were of several machines.
+    crowd = [stack.enter_context(steps.dial(f"127.0.0.{2 + n % 9}")) for n in range(count)]
     for stranger in crowd[::2]:
         with suppress(OSError):
             stranger.sendall(b"x")
     return crowd
 
 
-def test_a_crowd_of_strangers_takes_few_descriptors_and_stops_nothing(steps: Steps) -> None:
-    pid = steps.cluster.pid
-    before = len(_descriptors(pid))
+def test_ten_thousand_strangers_at_once_neither_stop_nor_slow_nor_grow_a_run(steps: Steps) -> None:
+    pid, count = steps.cluster.pid, 10_000
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - OWN_DESCRIPTORS
+    if most < count:
+        pytest.skip(f"this machine has a process hold {most} connections: raise `ulimit -Hn`")
+    alone_s = statistics.median(steps.make() for _ in range(50))
+    before, memory = len(_descriptors(pid)), _memory(pid)
     with ExitStack() as stack:
-        crowd = _crowd(steps, stack, 1100)
+        crowd = _crowd(steps, stack, count)
         wait_until(
             lambda: len(_descriptors(pid)) <= before + STRANGERS + SLACK,
             what="the end of most strangers",
         )
         assert _is_closed(crowd[0])
-        assert max(steps.make() for _ in range(20)) < 5
+        assert statistics.median(steps.make() for _ in range(50)) < 3 * alone_s + 0.02
+        assert _memory(pid) < memory + 20_000_000
         # Another task is let in all the same.
         stack.enter_context(steps.greeted())
     wait_until(lambda: len(_descriptors(pid)) <= before + SLACK, what="the end of all strangers")
-
-
-@pytest.mark.long
-def test_ten_thousand_strangers_one_after_another(steps: Steps) -> None:
-    pid = steps.cluster.pid
-    before, memory = len(_descriptors(pid)), _memory(pid)
-    for _ in range(100):
-        with ExitStack() as stack:
-            _crowd(steps, stack, 100)
-            assert steps.make() < 5
-    wait_until(lambda: len(_descriptors(pid)) <= before + SLACK, what="the end of all strangers")
-    assert _memory(pid) < memory + 50_000_000
 
 
 @pytest.mark.long
@@ -210,6 +208,19 @@ def test_a_task_that_claims_what_cannot_be_is_cut_off(steps: Steps, said: bytes)
         peer.sendall(said)
         assert _is_closed(peer)
     assert _memory(steps.cluster.pid) < memory + 50_000_000
+    steps.make()
+
+
+@pytest.mark.parametrize("labels", [1, MOST_HELD])
+def test_a_task_that_sends_what_nobody_asks_for_is_cut_off(steps: Steps, labels: int) -> None:
+    memory = _memory(steps.cluster.pid)
+    with steps.greeted() as peer:
+        with suppress(ConnectionError):
+            for first in range(0, 2 * MOST_HELD, 1000):
+                keys = [key % labels for key in range(first, first + 1000)]
+                peer.sendall(b"".join(_frame([0], 0, key=key) for key in keys))
+        assert _is_closed(peer)
+    assert _memory(steps.cluster.pid) < memory + 150_000_000
     steps.make()
 
 
