@@ -27,7 +27,7 @@ for _name in [
     or name.startswith(("PSCLUST_", "XDG_", "TF_", "SLURM_"))
     or name == "COLUMNS"
 ]:
-    if _name not in ("PSCLUST_GOLDEN", "TF_ENABLE_ONEDNN_OPTS"):
+    if _name not in ("PSCLUST_GOLDEN", "PSCLUST_SOAK_MINUTES", "TF_ENABLE_ONEDNN_OPTS"):
         del os.environ[_name]
 
 
