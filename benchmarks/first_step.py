@@ -23,7 +23,8 @@ from pathlib import Path
 
 import rows
 
-from psclust.testing.free_ports import free_ports
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from beds.free_ports import free_ports
 
 BY_HAND = Path(__file__).parent / "training" / "digits_by_hand.py"
 CASE = "digits, 2 ps and 2 workers"

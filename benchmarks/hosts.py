@@ -3,7 +3,7 @@ last server, and down again.
 
     python benchmarks/hosts.py [--hosts 1 2 4 8 16] [--rounds 3] [--ps 1] [--workers 3]
 
-The hosts are those of `psclust.testing.hosts`: namespaces of this machine, a real sshd in each.
+The hosts are those of `tests/beds/hosts.py`: namespaces of this machine, a real sshd in each.
 They share its cores: what many machines would do at the same time is done here one after the other.
 `--ps` and `--workers` are a host's. As root, on an otherwise idle machine, with a psclust that `pip
 install .` has put in place (an editable one costs every Python that starts 15 ms); medians of the
@@ -35,7 +35,8 @@ from pathlib import Path
 import psutil
 import rows
 
-from psclust.testing.hosts import BedHost, HostBed, host_bed
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from beds.hosts import BedHost, HostBed, host_bed
 
 NAME = "bench"
 COLUMNS = (

@@ -32,7 +32,8 @@ from typing import Any
 import psutil
 import rows
 
-from psclust.testing.free_ports import free_ports
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from beds.free_ports import free_ports
 
 SERVER = """
 import json, sys

@@ -4,7 +4,7 @@ allows.
     python benchmarks/wire.py [--gbit 1] [--models skewed] [--ways ...] [--steps 8] [--rounds 3]
                               [--torch PYTHON]
 
-Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf
+Four hosts of `tests/beds/hosts.py`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf
 at both ends, TCP's cubic. The models are those of `training/models.py`; `skewed` has 89 MB of dense
 variables and hardly any computation. psclust cuts variables into shards of 256 KB on links of 1
 Gbit/s, where they travel as bfloat16 of 1 MB, as int8 of 2 MB, and on faster links into shards of 2
@@ -40,7 +40,8 @@ import psutil
 import rows
 from rivals import RIVAL
 
-from psclust.testing.hosts import HostBed, host_bed
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from beds.hosts import HostBed, host_bed
 
 HERE = Path(__file__).parent / "training"
 # MB of float32 that a step of one worker pulls, and pushes.

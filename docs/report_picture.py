@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 from psclust.rundir.samples_file import read_samples
-from psclust.testing.browser import browser
-from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from beds.browser import browser
+from beds.command import CommandBed
 
 TARGET = Path(__file__).parent / "pictures" / "report.png"
 WIDTH, HEIGHT = 1000, 740

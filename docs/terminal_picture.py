@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from psclust.testing.command import CommandBed
-from psclust.testing.terminal import Terminal
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from beds.command import CommandBed
+from beds.terminal import Terminal
 
 TARGET = Path(__file__).parent / "pictures" / "up.svg"
 COMMAND = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
 # Whoever runs the tests in the background may have them ignore what a terminal's keys send; what

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from test_layers import LAUNCHER, LAUNCHER_PARTS, SHARED, TASK_PARTS, TASK_SIDE
 
 ROOT = Path(__file__).parents[1]

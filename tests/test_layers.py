@@ -67,7 +67,7 @@ def below(floors: tuple[tuple[str, ...], ...], part: str) -> set[str]:
     return {other for floor in floors[:level] for other in floor} | {part}
 
 
-# `testing` holds doubles of everything and stands above all; the package itself loads nothing, its
+# `testing` is for tests of users and stands above all; the package itself loads nothing, its
 # command the launcher.
 ALLOWED = {part: below(LAUNCHER, part) for part in LAUNCHER_PARTS}
 ALLOWED |= {part: below(TASK_SIDE, part) | SHARED for part in TASK_PARTS}

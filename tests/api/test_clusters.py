@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 import psclust
+from beds.command import CommandBed
 from psclust.api.cluster_options import arguments
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
 

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
+from beds.command import CommandBed
+from beds.terminal import Terminal
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.rundir.status_file import write_status
-from psclust.testing.command import CommandBed
-from psclust.testing.terminal import Terminal
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("tensorflow", "numpy", "grpc", "pydantic", "yaml", "fabric", "psutil")

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from jsonschema import validate
 
-from psclust.testing.command import CommandBed
-from psclust.testing.terminal import Terminal
+from beds.command import CommandBed
+from beds.terminal import Terminal
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

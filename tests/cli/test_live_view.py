@@ -9,8 +9,8 @@ import sys
 import psutil
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.terminal import Terminal, screen
+from beds.command import CommandBed
+from beds.terminal import Terminal, screen
 from psclust.testing.wait import PATIENCE_S, wait_until
 
 BAR = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 
 def test_flags_alone_make_a_manifest(bed: CommandBed) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 pytestmark = pytest.mark.process
 

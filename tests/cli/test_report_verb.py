@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from made_up_runs import made_up, tasks
 
+from beds.browser import browser, chromium
+from beds.command import CommandBed
 from psclust.cli.run_report.page import render_page
 from psclust.rundir.samples_file import read_samples
-from psclust.testing.browser import browser, chromium
-from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

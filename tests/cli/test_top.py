@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from beds.command import CommandBed
+from beds.terminal import Terminal
 from psclust.cli.top_looks import looks
 from psclust.cli.top_view import Row, curve, hottest, mean_loss, rows, view
 from psclust.supervise.reading import Reading
-from psclust.testing.command import CommandBed
-from psclust.testing.terminal import Terminal
 from psclust.testing.wait import wait_until
 from psclust.transport.gpu_usage import GpuReader, GpuUsage
 from psclust.transport.task_usage import Usage, tcp_connections, usage

@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
+from beds.command import CommandBed
+from beds.terminal import Terminal
 from psclust.cli.verbs.why import trouble
 from psclust.rundir.events_file import record
-from psclust.testing.command import CommandBed
-from psclust.testing.terminal import Terminal
 from psclust.testing.wait import wait_until
 
 SLEEPS = """import time

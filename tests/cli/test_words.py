@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import psclust
+from beds.command import CommandBed
 from psclust.cli.ages import parse_age
 from psclust.cli.misplaced_options import misplaced
 from psclust.errors import UsageError
-from psclust.testing.command import CommandBed
 
 
 @pytest.mark.process

@@ -14,13 +14,13 @@ from typing import Any
 from plans import program_plan
 
 import psclust
+from beds.hosts import BedHost, HostBed
 from psclust.agent.access import AgentAccess, Identity
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Host, Task
-from psclust.testing.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
 WORKER = Task("worker", 0)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from started_agents import WORKER, Started, starting
 
+from beds.hosts import HostBed, host_bed
 from psclust.spec.cluster import Host
-from psclust.testing.hosts import HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -15,6 +15,7 @@ from plans import program_plan
 from started_agents import WORKER, Started, starting
 
 import psclust
+from beds.hosts import BedHost, HostBed, host_bed
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import Identity, server_name
@@ -22,7 +23,6 @@ from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
 from psclust.rundir.folder import RunFolder
-from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 from psclust.transport.api import Output
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.sshd import find_program
+from beds.sshd import find_program
 
 pytestmark = pytest.mark.process
 

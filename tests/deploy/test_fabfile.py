@@ -18,11 +18,11 @@ import psutil
 import pytest
 from user_manager import systemctl, user_manager
 
+from beds.hosts import BedHost, HostBed, host_bed
+from beds.processes import words_of
 from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
-from psclust.testing.hosts import BedHost, HostBed, host_bed
-from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = [

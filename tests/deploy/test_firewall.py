@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed, host_bed
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [

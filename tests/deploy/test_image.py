@@ -17,8 +17,8 @@ import pathspec
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from psclust.testing.free_ports import free_ports
-from psclust.testing.sshd import Keys, find_program, make_keys
+from beds.free_ports import free_ports
+from beds.sshd import Keys, find_program, make_keys
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 import psclust
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed, host_bed
+from beds.processes import words_of
 from psclust.rundir.status import TaskStatus
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed, host_bed
-from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = [

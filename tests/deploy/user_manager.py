@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from psclust.testing.hosts import BedHost
-from psclust.testing.sshd import find_program
+from beds.hosts import BedHost
+from beds.sshd import find_program
 from psclust.testing.wait import wait_until
 
 # $1: a control group for it. The directory is what tells programs that systemd is at work.

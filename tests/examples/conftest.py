@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from beds.command import CommandBed
 from psclust.spec.load import load
-from psclust.testing.command import CommandBed
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 

@@ -8,8 +8,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from beds.command import CommandBed
 from psclust import examples
-from psclust.testing.command import CommandBed
 from psclust.testing.wait import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]

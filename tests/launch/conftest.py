@@ -10,9 +10,9 @@ from full_disk import on_small_disk
 from on_hosts import left
 from on_slurm import allocated, wait_for_nothing_left
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed, host_bed
-from psclust.testing.slurm import SlurmBed, slurm_bed
+from beds.command import CommandBed
+from beds.hosts import HostBed, host_bed
+from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
 

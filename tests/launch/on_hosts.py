@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed
+from beds.command import CommandBed
+from beds.hosts import HostBed
 
 # Of a test that cuts hosts off, or needs them to have processes, ports and files of their own.
 isolated = pytest.mark.skipif(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.slurm import SlurmBed
+from beds.command import CommandBed
+from beds.slurm import SlurmBed
 from psclust.testing.wait import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's daemons need root")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from on_hosts import PATIENT, left, make_environment, write_file
 
-from psclust.testing.command import CommandBed, Running
-from psclust.testing.hosts import BedHost, HostBed
-from psclust.testing.processes import words_of
+from beds.command import CommandBed, Running
+from beds.hosts import BedHost, HostBed
+from beds.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from on_hosts import isolated
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed, host_bed
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed, host_bed
-from psclust.testing.processes import words_of
+from beds.command import CommandBed
+from beds.hosts import HostBed, host_bed
+from beds.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

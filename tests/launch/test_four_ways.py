@@ -8,7 +8,7 @@ import re
 import pytest
 from four_ways import in_all_four_ways
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 

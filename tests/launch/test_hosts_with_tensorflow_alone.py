@@ -14,9 +14,9 @@ import pytest
 from packaging.requirements import Requirement
 from staged_waits import SLEEPER
 
+from beds.command import CommandBed
+from beds.hosts import HostBed, host_bed
 from psclust.examples.digits import write_digits
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

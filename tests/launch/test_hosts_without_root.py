@@ -10,8 +10,8 @@ import pytest
 from on_hosts import PATIENT, left, write_file
 from tensorflow_scripts import CLASSIC
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed, host_bed
+from beds.command import CommandBed
+from beds.hosts import HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

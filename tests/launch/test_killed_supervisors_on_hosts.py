@@ -10,9 +10,9 @@ import time
 import pytest
 from on_hosts import PATIENT, isolated, left, write_file
 
+from beds.command import CommandBed, Running
+from beds.hosts import HostBed
 from psclust.rundir.agents_file import read_agents
-from psclust.testing.command import CommandBed, Running
-from psclust.testing.hosts import HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -9,8 +9,8 @@ import signal
 import psutil
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.processes import words_of
+from beds.command import CommandBed
+from beds.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

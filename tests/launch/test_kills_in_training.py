@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
 # In `make test`, tests/train/test_faults.py kills tasks of smaller trainings.

@@ -8,8 +8,8 @@ import socket
 import pytest
 from on_hosts import PATIENT, left, write_file
 
-from psclust.testing.command import CommandBed, Running
-from psclust.testing.hosts import HostBed
+from beds.command import CommandBed, Running
+from beds.hosts import HostBed
 from psclust.testing.wait import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

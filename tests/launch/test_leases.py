@@ -14,8 +14,8 @@ import pytest
 from full_disk import fill, on_small_disk
 from on_hosts import PATIENT, isolated, left, write_file
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed, host_bed
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from beds.command import CommandBed
 from psclust.rundir.log_times import times_path
 from psclust.spec.cluster import Task
-from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from on_slurm import needs_root, wait_for_nothing_left, wait_until_shown
 
+from beds.command import CommandBed
+from beds.slurm import SlurmBed
 from psclust.rundir.batch_job import BatchJob
-from psclust.testing.command import CommandBed
-from psclust.testing.slurm import SlurmBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, needs_root]

@@ -15,8 +15,8 @@ import psutil
 import pytest
 from on_hosts import PATIENT, isolated, left, write_file
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed, host_bed
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from fake_gpu import with_fake_gpu
 
-from psclust.testing.command import CommandBed
-from psclust.testing.free_ports import free_ports
+from beds.command import CommandBed
+from beds.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

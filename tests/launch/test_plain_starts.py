@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tensorflow_scripts import MODEL
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 

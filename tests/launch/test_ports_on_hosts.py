@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from on_hosts import PATIENT, left, write_file
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

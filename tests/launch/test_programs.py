@@ -10,8 +10,8 @@ import psutil
 import pytest
 from tensorflow_scripts import CLASSIC, COORDINATOR, DIAL, MODEL
 
-from psclust.testing.command import CommandBed
-from psclust.testing.free_ports import free_ports
+from beds.command import CommandBed
+from beds.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

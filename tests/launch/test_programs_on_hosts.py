@@ -13,8 +13,8 @@ import pytest
 from four_ways import in_all_four_ways
 from tensorflow_scripts import CLASSIC, COORDINATOR, DIAL, TOLD_BY_TF_CONFIG
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed
+from beds.command import CommandBed
+from beds.hosts import HostBed
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 

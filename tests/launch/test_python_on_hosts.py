@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from on_hosts import PATIENT, left, write_file
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed
+from beds.command import CommandBed
+from beds.hosts import HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.long]

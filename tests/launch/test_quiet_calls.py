@@ -13,7 +13,7 @@ import re
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from full_disk import fill
 
+from beds.command import CommandBed
 from psclust.rundir.events_file import Record, read_events
 from psclust.rundir.samples_file import TaskSample, read_samples
-from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

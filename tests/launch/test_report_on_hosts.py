@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from on_hosts import PATIENT, write_file
 
+from beds.command import CommandBed
+from beds.hosts import HostBed
 from psclust.rundir.samples_file import read_samples
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.long]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from beds.command import CommandBed
 from psclust.rundir.origin import Origin
-from psclust.testing.command import CommandBed
 
 FILE = "jobs: {worker: 1}\nprogram: patient.py\npreload: false\n"
 PATIENT = "import time\nwhile True: time.sleep(0.02)\n"

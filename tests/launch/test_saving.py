@@ -9,7 +9,7 @@ import signal
 import pytest
 from four_ways import in_all_four_ways
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

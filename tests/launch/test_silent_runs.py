@@ -10,9 +10,9 @@ import pytest
 from on_hosts import isolated
 from staged_waits import ONE_HOOK, PROGRAM, UNEVEN
 
+from beds.command import CommandBed, Running
+from beds.hosts import HostBed
 from psclust.rundir.events_file import read_events
-from psclust.testing.command import CommandBed, Running
-from psclust.testing.hosts import HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -11,8 +11,8 @@ from four_ways import in_all_four_ways
 from on_slurm import PSCLUST, allocated, needs_root, wait_until_shown
 from tensorflow_scripts import CLASSIC, COORDINATOR, TOLD_BY_TF_CONFIG
 
-from psclust.testing.command import CommandBed
-from psclust.testing.slurm import SlurmBed
+from beds.command import CommandBed
+from beds.slurm import SlurmBed
 
 pytestmark = [pytest.mark.process, needs_root]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
-from psclust.testing.command import CommandBed
-from psclust.testing.slurm import SlurmBed
+from beds.command import CommandBed
+from beds.slurm import SlurmBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, needs_root]

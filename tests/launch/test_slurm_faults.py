@@ -13,9 +13,9 @@ import psutil
 import pytest
 from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
-from psclust.testing.command import CommandBed, Running
-from psclust.testing.processes import words_of
-from psclust.testing.slurm import SlurmBed, slurm_bed
+from beds.command import CommandBed, Running
+from beds.processes import words_of
+from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, needs_root]

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed, host_bed
+from beds.command import CommandBed
+from beds.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

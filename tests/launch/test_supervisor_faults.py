@@ -13,9 +13,9 @@ import psutil
 import pytest
 from full_disk import fill
 
+from beds.command import CommandBed
+from beds.processes import words_of
 from psclust.rundir.status_file import read_status
-from psclust.testing.command import CommandBed
-from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

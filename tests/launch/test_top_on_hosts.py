@@ -7,8 +7,8 @@ import json
 import pytest
 from on_hosts import PATIENT, write_file
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed
+from beds.command import CommandBed
+from beds.hosts import HostBed
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 pytestmark = pytest.mark.process
 

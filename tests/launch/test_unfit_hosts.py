@@ -12,8 +12,8 @@ import pytest
 from on_hosts import PATIENT, left, make_environment, write_file
 
 import psclust
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed
+from beds.command import CommandBed
+from beds.hosts import HostBed
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.free_ports import free_ports
+from beds.command import CommandBed
+from beds.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

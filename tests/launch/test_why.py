@@ -16,10 +16,10 @@ from on_hosts import isolated
 from prometheus_client.parser import text_string_to_metric_families
 from staged_waits import ABSENT_PS, IMPORTS, LATE_PS, PROGRAM, SLEEPER
 
+from beds.command import CommandBed
+from beds.free_ports import free_ports
+from beds.hosts import HostBed
 from psclust.rundir.events_file import read_events
-from psclust.testing.command import CommandBed
-from psclust.testing.free_ports import free_ports
-from psclust.testing.hosts import HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

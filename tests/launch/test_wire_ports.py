@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import host_bed
+from beds.command import CommandBed
+from beds.hosts import host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

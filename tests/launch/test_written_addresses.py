@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from psclust.testing.command import CommandBed
-from psclust.testing.free_ports import free_ports
+from beds.command import CommandBed
+from beds.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import psclust
-from psclust.testing.command import CommandBed
+from beds.command import CommandBed
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 

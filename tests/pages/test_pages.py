@@ -14,9 +14,9 @@ import pytest
 import yaml
 from documented import PAGES, Piece, blocks, code, commands
 
+from beds.found_nodes import find_four_nodes
 from psclust.cli.main import VERBS
 from psclust.spec.load import load
-from psclust.testing.found_nodes import find_four_nodes
 from psclust.train.program_options import options_parser
 
 _COMMANDS = [

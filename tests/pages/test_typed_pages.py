@@ -15,9 +15,9 @@ import pytest
 from documented import PAGES, ROOT, blocks, code, commands
 from page_scripts import script_for
 
-from psclust.testing.command import CommandBed
-from psclust.testing.hosts import HostBed, host_bed
-from psclust.testing.slurm import SlurmBed, slurm_bed
+from beds.command import CommandBed
+from beds.hosts import HostBed, host_bed
+from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [

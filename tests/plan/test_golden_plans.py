@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from beds.found_nodes import find_four_nodes
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.plan_text import render_plan
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.load import load
-from psclust.testing.found_nodes import find_four_nodes
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 GOLDEN = Path(__file__).parent / "golden"

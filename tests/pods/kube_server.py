@@ -27,9 +27,9 @@ from names_server import NamesServer
 from pod_bed import Pod, PodBed
 from strict_schemas import check_core
 
+from beds.namespaces import Network
 from psclust.agent.access import server_name
 from psclust.control.certificates import Authority
-from psclust.testing.namespaces import Network
 
 TOKEN = "s3cret"
 _NAME = "kubernetes"

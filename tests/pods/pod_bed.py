@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 from names_server import NamesServer
 
-from psclust.testing.namespaces import Network
-from psclust.testing.processes import running
-from psclust.testing.sshd import find_program
+from beds.namespaces import Network
+from beds.processes import running
+from beds.sshd import find_program
 
 # $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, of which one without a source
 # is empty, others: the command.

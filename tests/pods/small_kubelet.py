@@ -15,7 +15,7 @@ from typing import Any
 from names_server import NamesServer
 from pod_bed import Pod, PodBed
 
-from psclust.testing.namespaces import Network
+from beds.namespaces import Network
 from psclust.testing.wait import PATIENCE_S
 
 

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from beds.free_ports import free_ports
 from psclust.pods.cluster_end import ClusterEnd
-from psclust.testing.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 TASKS = ["ps:0", "worker:0", "worker:1"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.testing.command import CommandBed, Running
+from beds.command import CommandBed, Running
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

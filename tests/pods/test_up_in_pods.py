@@ -16,6 +16,7 @@ import pytest
 import yaml
 from kube_server import KubeServer, kube_server
 
+from beds.command import CommandBed, Running
 from psclust.errors import HostError
 from psclust.pods.agent_pods import pod_objects
 from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
@@ -23,7 +24,6 @@ from psclust.reach.kubernetes.kube_hosts import KubeHosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_keys import Kubernetes
-from psclust.testing.command import CommandBed, Running
 from psclust.testing.wait import wait_until
 
 pytestmark = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from psclust.testing.hosts import BedHost, HostBed
+from beds.hosts import BedHost, HostBed
 
 
 def home_like(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from beds.hosts import host_bed
+from beds.processes import words_of
 from psclust.errors import HostError
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
-from psclust.testing.hosts import host_bed
-from psclust.testing.processes import words_of
 from psclust.testing.wait import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process

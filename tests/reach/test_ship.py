@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from beds.hosts import HostBed, host_bed
 from psclust.errors import StartError
 from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts, gather_facts
@@ -22,7 +23,6 @@ from psclust.reach.ship.shipped_files import Tree, package_tree, program_tree
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.rundir.folder import agent_folder
 from psclust.spec.cluster import Host
-from psclust.testing.hosts import HostBed, host_bed
 
 pytestmark = pytest.mark.process
 

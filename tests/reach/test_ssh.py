@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 from ssh_homes import close_to, home_like, launcher_address, log_ins, open_to_all
 
+from beds.hosts import HostBed, host_bed
+from beds.sshd import find_program
 from psclust.errors import HostError, StartError
 from psclust.reach.fan_out import on_each
 from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
-from psclust.testing.hosts import HostBed, host_bed
-from psclust.testing.sshd import find_program
 from psclust.testing.wait import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from beds.free_ports import free_ports
 from psclust.replication.graph_walk import before
 from psclust.replication.passes.crossings import use_own_wire
 from psclust.replication.wire.own_wire import connect_by, own_wire
 from psclust.runtime.kernel_library import python_ops
-from psclust.testing.free_ports import free_ports
 from psclust.train.session import open_session
 
 pytestmark = pytest.mark.tensorflow

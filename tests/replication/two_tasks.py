@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from beds.free_ports import free_ports
 from psclust.replication.passes.crossings import use_own_wire
 from psclust.replication.wire.own_wire import connect_by, own_wire
-from psclust.testing.free_ports import free_ports
 from psclust.train.session import open_session
 
 PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"

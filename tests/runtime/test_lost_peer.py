@@ -19,7 +19,7 @@ import pytest
 from servers import ENVIRONMENT, SERVER, command, root
 from test_server_shim import shim  # noqa: F401 - a fixture
 
-from psclust.testing.namespaces import Network
+from beds.namespaces import Network
 from psclust.testing.wait import wait_until
 
 pytestmark = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from beds.found_nodes import find_four_nodes
 from psclust.errors import ClusterFileError
 from psclust.spec.load import Override, load
-from psclust.testing.found_nodes import find_four_nodes
 
 FOLDER = Path(__file__).parents[2] / "cluster_specs"
 SPECS = sorted(FOLDER.glob("*.yaml"))

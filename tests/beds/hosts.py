@@ -21,10 +21,10 @@ from typing import Any
 
 import psutil
 
-from psclust.testing.free_ports import free_ports
-from psclust.testing.namespaces import Network
-from psclust.testing.processes import running
-from psclust.testing.sshd import find_program, make_keys, sshd_config, write_client_config
+from beds.free_ports import free_ports
+from beds.namespaces import Network
+from beds.processes import running
+from beds.sshd import find_program, make_keys, sshd_config, write_client_config
 from psclust.testing.wait import wait_until
 
 # Run by the first process in a host's namespaces. $1: name, $2: the bed's folder, $3: sshd, $4: its

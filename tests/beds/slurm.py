@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import psutil
 
-from psclust.testing.free_ports import free_ports
-from psclust.testing.namespaces import Network
-from psclust.testing.sshd import find_program
+from beds.free_ports import free_ports
+from beds.namespaces import Network
+from beds.sshd import find_program
 from psclust.testing.wait import wait_until
 
 Tracking = Literal["linuxproc", "cgroup"]

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 
-from psclust.testing.sshd import find_program
+from beds.sshd import find_program
 
 _CUT = """
 table inet psclust_cut {

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from psclust.testing.processes import running
+from beds.processes import running
 
 pytestmark = pytest.mark.process
 

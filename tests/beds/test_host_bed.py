@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.hosts import BedHost, HostBed, host_bed
-from psclust.testing.processes import words_of
+from beds.hosts import BedHost, HostBed, host_bed
+from beds.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.testing.processes import words_of
-from psclust.testing.slurm import SlurmBed, slurm_bed
+from beds.processes import words_of
+from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [
