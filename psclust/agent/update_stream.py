@@ -4,18 +4,19 @@ earlier stream broke off."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.agent import Agent
-from psclust.agent.event_files import EventFiles
 from psclust.agent.event_log import Entry
 from psclust.rundir.log_times import ENTRY, read_entries, times_path
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, NotStarted, Serving, Started
 
+_FILE_CHUNK = 1 << 18
+_LOOK_S = 1.0
 _POLL_S = 0.1  # between checks for new output
 _CHUNK = 1 << 18
 _DRAIN_S = 1.0  # for a dead task's last output
@@ -163,3 +164,34 @@ def _event(entry: Entry) -> pb.Event:
 
 def _id(task: Task) -> pb.TaskId:
     return pb.TaskId(job=task.job, index=task.index)
+
+
+class EventFiles:
+    """offsets: bytes read of each file, by its path below its folder."""
+
+    def __init__(self, offsets: dict[str, int]) -> None:
+        self._offsets = offsets
+        self._looked = float("-inf")
+
+    def updates(self, folders: Collection[str], *, at_once: bool) -> Iterator[pb.Update]:
+        """What was appended since the last look; at most one look a second, but `at_once`."""
+        if not folders or (time.monotonic() - self._looked < _LOOK_S and not at_once):
+            return
+        self._looked = time.monotonic()
+        for folder in map(Path, folders):
+            for path in sorted(folder.rglob("*tfevents*")):
+                yield from self._appended(path, path.relative_to(folder).as_posix())
+
+    def _appended(self, path: Path, name: str) -> Iterator[pb.Update]:
+        offset = self._offsets.get(name, 0)
+        try:
+            if not path.is_file() or path.stat().st_size <= offset:
+                return
+            with path.open("rb") as file:
+                file.seek(offset)
+                while data := file.read(_FILE_CHUNK):
+                    yield pb.Update(event_file=pb.EventFile(path=name, offset=offset, data=data))
+                    offset += len(data)
+                    self._offsets[name] = offset
+        except OSError:
+            return  # removed meanwhile

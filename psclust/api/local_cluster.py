@@ -10,8 +10,7 @@ from types import TracebackType
 
 from psclust.api.cluster_options import Cluster
 from psclust.api.run import Run
-from psclust.spec.cluster import ClusterSpec, Task
-from psclust.spec.tf_config import render_tf_config
+from psclust.spec.cluster import ClusterSpec, Task, render_tf_config
 
 _numbers = itertools.count(1)
 

@@ -3,11 +3,14 @@ docs/metrics.md is their reference."""
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from http.server import ThreadingHTTPServer
 
+from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -15,9 +18,11 @@ from prometheus_client.registry import Collector
 from psclust.errors import RunEndedError
 from psclust.supervise.reading import FROZEN, Reading
 from psclust.supervise.run_state import TaskPhase
+from psclust.supervise.supervisor import Supervisor
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
+_IDLE_S = 30.0  # of a connection, whose thread then ends
 _REUSED_S = 1.0  # scrapes that come within this time get the same numbers
 _STATES = (*(phase.value for phase in TaskPhase), FROZEN)
 _TASK = ("cluster", "task", "job", "host")
@@ -209,3 +214,27 @@ def _gpu(reading: Reading) -> GpuUsage:
 
 def _job(reading: Reading) -> str:
     return reading.task.partition(":")[0]
+
+
+def serve_metrics(supervisor: Supervisor, cluster: str, listener: int) -> Callable[[], None]:
+    """Serve at a listening socket until the returned function is called. Nothing is gathered but
+    when it is asked for."""
+    registry = CollectorRegistry(auto_describe=False)
+    readings = supervisor.inspection.readings
+    registry.register(RunMetrics(cluster, readings, lambda: supervisor.status().began))
+    handler = type("Handler", (MetricsHandler,), {"registry": registry, "timeout": _IDLE_S})
+    server = ThreadingHTTPServer(("", 0), handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = socket.socket(fileno=listener)
+    stopping = threading.Event()
+
+    def serve() -> None:
+        while not stopping.is_set():
+            server.handle_request()
+
+    def stop() -> None:
+        stopping.set()
+        server.socket.shutdown(socket.SHUT_RDWR)  # wakes `serve`; the guard has the socket, too
+
+    threading.Thread(target=serve, name="metrics", daemon=True).start()
+    return stop

@@ -132,7 +132,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
 def _serve_metrics(supervisor: Supervisor, request: SupervisorRequest) -> Callable[[], None]:
     """Returns what stops it."""
     # Loads prometheus_client, which most runs do without.
-    from psclust.control.metrics_server import serve_metrics
+    from psclust.control.run_metrics import serve_metrics
 
     assert request.metrics is not None
     return serve_metrics(supervisor, request.name, request.metrics)

@@ -3,7 +3,9 @@ detached."""
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,7 +17,6 @@ from psclust.control.supervisor_process import SupervisorRequest, launch
 from psclust.errors import NoRunError, PsclustError, StartError
 from psclust.launch.board_request import board_command
 from psclust.launch.host_agents import other_hosts
-from psclust.launch.metrics_port import listen_for_metrics
 from psclust.launch.up_request import UpRequest
 from psclust.plan.task_environment import library_environment
 from psclust.plan.task_plan import TaskPlan
@@ -23,8 +24,10 @@ from psclust.reach.ways import batch_of
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, write_status
+from psclust.spec.cluster import LOCALHOST, numeric
 from psclust.spec.port_range import is_range
 from psclust.transport.fork_server_client import Load
+from psclust.transport.ports import port_holder
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -203,3 +206,31 @@ def hold_run(
             yield HeldRun(client, folder, guard, interrupts, board)
     finally:
         os.close(held)
+
+
+@contextmanager
+def listen_for_metrics(place: str | None) -> Iterator[int | None]:
+    """The file descriptor of a socket that listens at `place` ([address:]port), open within the
+    block; None without a place. Raises StartError."""
+    if place is None:
+        yield None
+        return
+    host, _, port = place.rpartition(":")
+    address = numeric(host or LOCALHOST.name), int(port)
+    try:
+        listener = socket.create_server(address)
+    except OSError as error:
+        shown = f"metrics: {address[0]}:{port}"
+        if error.errno == errno.EADDRINUSE:
+            holder = port_holder(int(port))
+            by = f" by {holder}" if holder else ""
+            raise StartError(
+                f"{shown} is already in use{by}. Stop that process, "
+                "or choose another port (--metrics)."
+            ) from None
+        raise StartError(
+            f"{shown}: cannot listen there ({error.strerror}). "
+            "Name a free port and an address of this machine."
+        ) from None
+    with listener:
+        yield listener.fileno()

@@ -4,11 +4,12 @@ what is to be done there later."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from psclust.errors import PsclustError
+from psclust.errors import PsclustError, StartError
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Host
@@ -95,3 +96,46 @@ def _reached(
                 for host, outcome in outcomes.items()
             },
         }
+
+
+def purge(cluster: ClusterFolder) -> list[str]:
+    """Remove what all runs of a cluster have left on other hosts; returns `HOST: FOLDER` for each
+    folder that stays because a process uses it. Raises StartError where a run is live, and with a
+    line for each host that could not be asked: the next purge asks it again."""
+    lock = cluster.lock()
+    if lock is None:
+        raise StartError(
+            f"{cluster.name} has been started again meanwhile; "
+            "what its runs have left on other hosts stays."
+        )
+    try:
+        return _purge(cluster)
+    finally:
+        os.close(lock)
+
+
+def _purge(cluster: ClusterFolder) -> list[str]:
+    from psclust.reach.ship.ship_folder import unship
+
+    runs = recorded_places(cluster)
+    places = {
+        host: place for run in runs.values() for host, place in run.items()
+    }  # a host's place in its last run
+
+    def clean(host: str, python: HostPython) -> list[str]:
+        folders = {name: run[host]["folder"] for name, run in runs.items() if host in run}
+        return unship(python, host, places[host]["cache"], folders)
+
+    outcomes = on_places(
+        cluster.name, places, clean
+    )  # host -> folders that stay, or why it could not be asked
+    left = {
+        name: {host: place for host, place in run.items() if isinstance(outcomes[host], str)}
+        for name, run in runs.items()
+    }
+    if runs:
+        write_places(cluster, {name: run for name, run in left.items() if run})
+    failures = [outcome for outcome in outcomes.values() if isinstance(outcome, str)]
+    if failures:
+        raise StartError("\n".join(failures))
+    return [f"{host}: {folder}" for host, kept in outcomes.items() for folder in kept]

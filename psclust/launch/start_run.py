@@ -18,7 +18,6 @@ from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost, Run
 from psclust.plan.cluster_layout import lay_out
-from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
 from psclust.reach.made_hosts import make_hosts, remove_hosts
@@ -27,7 +26,7 @@ from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
 from psclust.rundir.origin import Origin
-from psclust.supervise.replan import write_plan_inputs
+from psclust.supervise.replan import PlanInputs, write_plan_inputs
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient

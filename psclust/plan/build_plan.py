@@ -18,14 +18,13 @@ from psclust.plan.summary_folder import chief_of, summary_folder
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, When
 from psclust.spec import cluster_file
-from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.cluster import ClusterSpec, Task, render_tf_config
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import Job
 from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH, PS, WORKER
 from psclust.spec.placeholders import placeholders
 from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import Preload, is_read
-from psclust.spec.tf_config import render_tf_config
 
 RESTART_COUNT = "SLURM_RESTART_COUNT"  # set by Slurm
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from psclust.errors import UsageError
-from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.cluster import ClusterSpec, Task, render_tf_config
 from psclust.spec.jobs import PS, WORKER
 from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.placeholders import FREE_PORT, PATTERN, USUAL_JOBS, Placeholder
-from psclust.spec.tf_config import render_tf_config
 
 
 @dataclass(frozen=True, slots=True)

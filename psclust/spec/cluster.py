@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -66,3 +67,12 @@ class ClusterSpec:
 
     def as_dict(self) -> dict[str, list[str]]:
         return {job: list(addresses) for job, addresses in self.jobs.items() if addresses}
+
+
+def render_tf_config(cluster: ClusterSpec, task: Task) -> str:
+    """The JSON text for `task`. A task outside the cluster (an evaluator) still gets the cluster,
+    as TensorFlow's resolver expects."""
+    return json.dumps(
+        {"cluster": cluster.as_dict(), "task": {"type": task.job, "index": task.index}},
+        separators=(",", ":"),
+    )

@@ -16,7 +16,6 @@ from psclust.spec.cluster import Host
 from psclust.spec.host_keys import Hosts, Kubernetes, Slurm, Ssh
 from psclust.spec.job_keys import Job, Restart, default_jobs
 from psclust.spec.jobs import added_job
-from psclust.spec.key_model import KeyModel
 from psclust.spec.key_types import (
     JOBS_SCHEMA,
     Arguments,
@@ -26,6 +25,7 @@ from psclust.spec.key_types import (
     FolderOrSwitch,
     JobName,
     JobNames,
+    KeyModel,
     Lease,
     ListenAddress,
     Name,

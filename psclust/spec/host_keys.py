@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from psclust.spec.key_model import KeyModel
 from psclust.spec.key_types import (
     Arguments,
     GpuCounts,
+    KeyModel,
     Label,
     Lines,
     NodeCounts,

@@ -9,7 +9,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from psclust.spec.jobs import PS, WORKER
-from psclust.spec.key_model import KeyModel
 from psclust.spec.key_types import (
     Addresses,
     Arguments,
@@ -17,6 +16,7 @@ from psclust.spec.key_types import (
     Environment,
     ExitCodes,
     HostNames,
+    KeyModel,
     Ports,
     Seconds,
     TaskArguments,

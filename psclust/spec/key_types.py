@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from psclust.placement.policies import POLICIES
 
@@ -299,3 +299,9 @@ Resources = Annotated[
         json_schema_extra=mapping_keys(_JOB, _JOB_WORDS, {"worker": {"cpu": 2, "memory": "8Gi"}})
     ),
 ]
+
+
+class KeyModel(BaseModel):
+    """Refuses unknown keys and converts no values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

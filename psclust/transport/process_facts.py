@@ -4,6 +4,7 @@ are."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -16,9 +17,11 @@ from pathlib import Path
 
 from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuUsage
-from psclust.transport.source_lines import source_line
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
+_LARGEST_SOURCE = 1 << 20  # bytes
+_LONGEST_LINE = 60
+_TICKS = os.sysconf("SC_CLK_TCK")
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
 _STOPPED = ("T", "t")
@@ -202,3 +205,34 @@ def _python_threads(program: str, pid: int) -> _Threads | str:
         for thread in threads
     )
     return _Threads(pid, frames, tuple(thread["thread_name"] or "" for thread in threads))
+
+
+def source_line(pid: int, file: str, line: int) -> str | None:
+    """The line of a process's source, without its indentation, cut where it is long; None where it
+    cannot be known. A relative path begins in the working folder of the process."""
+    path = Path(f"/proc/{pid}/cwd") / file
+    try:
+        found = path.stat()
+        if found.st_size > _LARGEST_SOURCE or found.st_mtime > _began(pid):
+            return None
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return (text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 3]}...") or None
+
+
+def _began(pid: int) -> float:
+    """When a process began, in seconds since the epoch."""
+    ticks = (
+        Path(f"/proc/{pid}/stat")
+        .read_text(encoding="utf-8", errors="replace")
+        .rpartition(") ")[2]
+        .split()[19]
+    )
+    boot = next(
+        line
+        for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+        if line.startswith("btime ")
+    )
+    return int(boot.split()[1]) + int(ticks) / _TICKS

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from beds.found_nodes import find_four_nodes
+from psclust.cli.verbs.plan import render_plan
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import lay_out
-from psclust.plan.plan_text import render_plan
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.load import load

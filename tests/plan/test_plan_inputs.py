@@ -11,12 +11,12 @@ from beds.found_nodes import find_four_nodes
 from psclust.plan.build_plan import RemoteHost, Run
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import compare
-from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.load import load
+from psclust.supervise.replan import PlanInputs
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 RUN = Run("r1", "/runs/r1")

@@ -13,7 +13,6 @@ from pretence import Pretence
 
 from psclust.errors import StartError, UsageError
 from psclust.plan.build_plan import RemoteHost, Run
-from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -22,7 +21,7 @@ from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, Deadlines
 from psclust.supervise.events import Stop
-from psclust.supervise.replan import write_plan_inputs
+from psclust.supervise.replan import PlanInputs, write_plan_inputs
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import PATIENCE_S, wait_until
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from psclust.testing.wait import wait_until
-from psclust.transport.process_facts import process_facts
-from psclust.transport.source_lines import source_line
+from psclust.transport.process_facts import process_facts, source_line
 
 LONG = "value = " + "1 + " * 40 + "1"
 SOURCE = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 import click
@@ -23,12 +24,19 @@ from psclust.placement import table_text
 from psclust.plan.build_plan import Run
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare
-from psclust.plan.plan_text import render_plan
-from psclust.plan.task_plan import Plan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.reach.ways import host_maker
 from psclust.spec.plurals import counted
 from psclust.supervise.replan import read_plan_inputs
+
+_HOW = {
+    "library": "forked, library loaded",
+    "tensorflow": "forked, TensorFlow imported",
+    "psclust": "forked, TensorFlow and psclust imported",
+    "keras": "forked, TensorFlow and Keras imported",
+    None: "executed",
+}
 
 
 @click.command(context_settings=REQUEST_CONTEXT)
@@ -190,3 +198,23 @@ def _by_name(changes: Changes) -> Changes:
         tuple(map(str, changes.removed)),  # type: ignore[arg-type]
         {str(task): what for task, what in changes.changed.items()},  # type: ignore[misc]
     )
+
+
+def render_plan(plan: Plan) -> str:
+    """Notes, then a paragraph for each task: host, the tasks it waits for, command, and the
+    variables that psclust adds."""
+    paragraphs = ["\n".join(f"note: {note}" for note in plan.notes)] if plan.notes else []
+    return "\n\n".join([*paragraphs, *("\n".join(_lines(task)) for task in plan.tasks)])
+
+
+def _lines(task: TaskPlan) -> Iterator[str]:
+    decides = ", its end ends the run" if task.decides else ""
+    yield (
+        f"{task.task}  on {task.host}  {task.address or 'in no cluster'}  ({_HOW[task.preload]} in "
+        f"{task.cwd}{decides})"
+    )
+    if task.needs:
+        yield f"  after {', '.join(map(str, task.needs))}"
+    yield f"  {shlex.join(task.argv)}"
+    for name, value in sorted(task.env.items()):
+        yield f"  {name}={shlex.quote(value)}"
