@@ -54,9 +54,25 @@ SHARED = {"errors", "framing", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
 WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/kubernetes/", "reach/slurm/", "reach/ssh/")
-WAY_NAME = re.compile(r"(?<![a-z])(ssh|slurm)(?![a-z])", re.IGNORECASE)
+WAY_NAME = re.compile(r"(?<![a-z])(ssh|slurm|kubernetes)(?![a-z])", re.IGNORECASE)
 # What starts and holds runs, however their hosts are reached.
-GENERIC = ("launch/", "control/", "supervise/", "transport/", "cli/starting.py")
+GENERIC = (
+    "launch/",
+    "control/",
+    "supervise/",
+    "transport/",
+    "agent/",
+    "plan/build_plan.py",
+    "reach/python/",
+    "cli/starting.py",
+    "cli/submitting.py",
+    "cli/request.py",
+    "cli/request_options.py",
+    "cli/host_options.py",
+    "cli/way_options.py",
+    "cli/verbs/up.py",
+    "cli/verbs/exec.py",
+)
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 # `pip install tensorflow` brings these: all that a host has for an agent and the tasks there.
 ON_HOSTS = {"tensorflow", "numpy", "grpc"}

@@ -3,22 +3,17 @@ agent, which then runs the others."""
 
 from __future__ import annotations
 
-import os
 import sys
 
-from psclust.agent.standing_protocol import delegate
+from psclust.agent.standing_protocol import STAY_HERE, delegate
 from psclust.errors import PsclustError
-
-_HERE = "--here"
 
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--standing"]:
         return _run_standing_agent()
-    # A standing agent is no part of an allocation: this agent must stay in the step that Slurm gave
-    # it.
-    if arguments != [_HERE] and "SLURM_STEP_ID" not in os.environ:
-        code = delegate(["-m", "psclust.agent", _HERE])
+    if arguments != [STAY_HERE]:
+        code = delegate(["-m", "psclust.agent", STAY_HERE])
         if code is not None:
             return code
     from psclust.agent import process

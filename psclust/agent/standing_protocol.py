@@ -17,6 +17,8 @@ from typing import Any, BinaryIO
 
 from psclust import framing
 
+# Argument of an agent that the standing agent is not to start.
+STAY_HERE = "--here"
 _PROTOCOL = 1  # part of the socket's name
 _REPLY_S = 5.0
 _LOST = 3  # exit code if the standing agent ends before the command

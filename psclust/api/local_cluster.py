@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from psclust.api.cluster_options import Cluster
 from psclust.api.run import Run
@@ -62,12 +61,7 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.stop()
 
     @property

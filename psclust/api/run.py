@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from psclust.errors import NoRunError, PsclustError, StartError, UsageError
 from psclust.rundir.folder import RunFolder
@@ -137,12 +136,7 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.down()
 
     def _say(self, word: str) -> None:

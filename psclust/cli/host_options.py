@@ -19,7 +19,6 @@ from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.found_hosts import HOST_WORDS
 from psclust.spec.host_lists import parse_hostfile, parse_hosts
-from psclust.spec.kubernetes_checks import check_for_pods
 from psclust.spec.load import Override, load
 from psclust.spec.plurals import counted
 from psclust.spec.user_files import read_text
@@ -38,7 +37,10 @@ _OPTIONS = (
         help=f"The cluster file (default: {' or '.join(DEFAULT_FILES)} here).",
     ),
     click.option(
-        "-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]; slurm; local."
+        "-H",
+        "--hosts",
+        metavar="HOSTS",
+        help=f"Hosts such as a,b,user@c,node[01-04]; {'; '.join(reversed(HOST_WORDS))}.",
     ),
     click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line."),
 )
@@ -59,24 +61,24 @@ class HostRequest:
 
 
 def read_hosts(
-    path: str | None, hosts: str | None, hostfile: str | None, *, in_pods: bool = False
+    path: str | None, hosts: str | None, hostfile: str | None, *, way: str | None = None
 ) -> HostRequest:
-    """Flags win over the file; `in_pods`: the pods of its run. Raises ClusterFileError with every
-    mistake."""
+    """Flags win over the file. `way`: has made the hosts of the live run, which are meant. Raises
+    ClusterFileError with every mistake."""
     if path is None:
         path = default_file()
-    if in_pods:
+    if way is not None:
+        maker = host_maker(way)
+        assert maker is not None
         if hosts is not None or hostfile is not None:
             raise UsageError(
-                "--kubernetes: the hosts are the pods of the run; remove -H and --hostfile."
+                f"--{way}: the hosts are the {maker.HOSTS} of the run; remove -H and --hostfile."
             )
-        maker = host_maker("kubernetes")
-        assert maker is not None
         file = load(
             Path(path) if path else None,
             default_name=default_name(path),
-            rules=[check_for_pods],
-            nodes_of=maker.hosts_of,
+            rules=[maker.check_file],
+            hosts_of=maker.hosts_of,
             suit=suited_to_script,
         )
         return HostRequest(file.hosts, file)

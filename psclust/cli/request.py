@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import click
 from click.core import ParameterSource
 
+from psclust.cli.way_options import chosen_way, way_values
 from psclust.errors import UsageError
 from psclust.launch.default_file import default_file
 from psclust.launch.up_request import UpRequest, read_request
-from psclust.reach.ways import batch_system, host_maker
-from psclust.spec.kubernetes_checks import check_for_kubernetes, check_for_pods, refuse_hosts
+from psclust.reach.ways import find_hosts, hosts_to_come
+from psclust.spec.checks import Rule
+from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override
 
 
@@ -25,46 +27,35 @@ def request_from_flags(
     no_preload: bool,
     run_dir: str | None,
     program: Sequence[str],
-    for_kubernetes: bool = False,
-    for_slurm: bool = False,
-    kubernetes: bool = False,
-    image: str | None = None,
+    laid_over: Sequence[Override] = (),
+    rules: Sequence[Rule] = (),
+    find_hosts: FindHosts = find_hosts,
     array_task: str | None = None,
     **flags: object,
 ) -> UpRequest:
-    """`for_kubernetes`: for a manifest. `kubernetes`: for pods that psclust makes.
-    `for_slurm`: for a job that is to be submitted; `array_task`: see `psclust.spec.load.load`.
-    Raises ClusterFileError with every mistake, or UsageError."""
-    if kubernetes and for_slurm:
-        raise UsageError(
-            "--slurm and --kubernetes: a run is in a job of Slurm or in pods; give one of them."
-        )
-    if image and not (kubernetes or for_kubernetes):
-        raise UsageError("--image: only pods have an image; give --kubernetes, too.")
-    overrides = [Override("--image", ("kubernetes", "image"), image)] if image else []
-    overrides += [
+    """`laid_over`: more than the flags. The others: see `psclust.spec.load.load`. Raises
+    ClusterFileError with every mistake, or UsageError."""
+    way = chosen_way(flags)
+    overrides = [
+        *laid_over,
+        *(Override(option.flag, option.key, value) for option, value in way_values(flags)),
         *_flag_overrides(name, no_preload, flags),
         *_pair_overrides(jobs, env),
         *_program_overrides(program, module),
     ]
     if path is None and not program:
         path = default_file()
-    if for_kubernetes:
-        return read_request(
-            path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts
-        )
-    if for_slurm:
-        rules, nodes_of = [batch_system().check_file], batch_system().nodes_of
-        return read_request(
-            path, overrides, run_dir, rules=rules, nodes_of=nodes_of, array_task=array_task
-        )
-    if kubernetes:
-        maker = host_maker("kubernetes")
-        assert maker is not None
-        return read_request(
-            path, overrides, run_dir, rules=[check_for_pods], nodes_of=maker.hosts_of
-        )
-    return read_request(path, overrides, run_dir)
+    if way is None:
+        return read_request(path, overrides, run_dir, rules=rules, find_hosts=find_hosts)
+    giver = hosts_to_come(way)
+    return read_request(
+        path,
+        overrides,
+        run_dir,
+        rules=[giver.check_file],
+        hosts_of=giver.hosts_of,
+        array_task=array_task,
+    )
 
 
 def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]) -> list[Override]:

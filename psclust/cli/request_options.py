@@ -12,12 +12,14 @@ from psclust.cli.common_options import run_dir_option
 from psclust.cli.completions import files, values
 from psclust.launch.default_file import DEFAULT_FILES
 from psclust.placement.policies import BALANCED, POLICIES, render_policies
+from psclust.spec.found_hosts import HOST_WORDS
 from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 _VARIABLES = "PSCLUST_UP_"
+_WORDS = "; ".join(reversed(HOST_WORDS))
 _OPTIONS = (
     click.option(
         "-f",
@@ -31,7 +33,7 @@ _OPTIONS = (
         "-H",
         "--hosts",
         metavar="HOSTS",
-        help="Hosts such as a,b:4,user@c:2,node[01-04]; slurm; local.",
+        help=f"Hosts such as a,b:4,user@c:2,node[01-04]; {_WORDS}.",
     ),
     click.option(
         "--hostfile",
@@ -137,18 +139,6 @@ _OPTIONS = (
         shell_complete=files,
     ),
 )
-_KUBERNETES_OPTIONS = (
-    click.option(
-        "--kubernetes",
-        is_flag=True,
-        help="In pods that psclust makes for this run, one for each task.",
-    ),
-    click.option(
-        "--image",
-        metavar="IMAGE",
-        help="With --kubernetes: the image of all pods (default: the file's kubernetes.image).",
-    ),
-)
 REQUEST_CONTEXT = {"allow_interspersed_args": False}
 
 
@@ -162,10 +152,4 @@ def request_options(function: _F) -> _F:
             parameter.envvar = (
                 f"{_VARIABLES}{max(parameter.opts, key=len).lstrip('-').replace('-', '_').upper()}"
             )
-    return function
-
-
-def kubernetes_options(function: _F) -> _F:
-    for option in reversed(_KUBERNETES_OPTIONS):
-        function = option(function)
     return function

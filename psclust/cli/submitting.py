@@ -1,4 +1,4 @@
-"""`psclust up --slurm` and `psclust plan --slurm`."""
+"""`up` and `plan` of a run that becomes a batch job, such as `psclust up --slurm`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from psclust.cli import output
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request import request_from_flags
 from psclust.launch.submission import Submission, check, prepare, submit
+from psclust.reach.ways import batch_system
 from psclust.rundir.folder import RunFolder
 
 
 def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = False) -> int:
-    """Submit a job, or only show its script and what Slurm says of it; the exit code. Raises
-    UsageError, StartError."""
+    """Submit a job, or only show its script and the batch system's answer to it; the exit code.
+    Raises UsageError, StartError."""
     submission = prepare(
-        lambda task: request_from_flags(
-            for_slurm=True,
-            array_task=task,
-            **flags,  # type: ignore[arg-type]
-        )
+        lambda task: request_from_flags(array_task=task, **flags)  # type: ignore[arg-type]
     )
     request = submission.requests[0]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if request.file.suited and not as_json:
         output.say(f"note: {request.file.suited}")
     if only_show and as_json:
-        output.data({"script": submission.script, "slurm": check(submission)})
+        output.data({"script": submission.script, batch_system().HOSTS: check(submission)})
         return 0
     if only_show:
         output.say(submission.script)

@@ -8,6 +8,7 @@ from typing import Any
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
+from psclust.agent.standing_protocol import STAY_HERE
 from psclust.control.certificates import Authority
 from psclust.errors import HostError
 from psclust.plan.build_plan import RemoteHost
@@ -37,7 +38,8 @@ class AgentSettings:
     """What all agents of a run are started with. name: the cluster's. environ: for all tasks, may
     hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
-    tunnel, and how to open it (`psclust.reach.ways.tunnels_via`)."""
+    tunnel, and how to open it (`psclust.reach.ways.tunnels_via`). standing: whether a host's
+    standing agent, if there is one, starts its agent."""
 
     name: str
     lease_s: float
@@ -48,6 +50,7 @@ class AgentSettings:
     addresses: Mapping[str, str]
     ports: str = "auto"
     via: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    standing: bool = True
 
 
 def start_agents(
@@ -75,7 +78,12 @@ def start_agents(
             warm=tuple(settings.warm.get(host, ())),
         )
         # On standard input all the way, as it holds secrets.
-        question = {"module": AGENT, "path": folders[host].package, "stdin": request.to_json()}
+        question = {
+            "module": AGENT,
+            "arguments": [] if settings.standing else [STAY_HERE],
+            "path": folders[host].package,
+            "stdin": request.to_json(),
+        }
         done = pythons.ask(host, "start_agent", question, timeout_s=_START_S)
         if done["code"] != 0:
             how = f"its agent {describe_exit(done['code'])} as it started"

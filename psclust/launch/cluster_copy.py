@@ -12,7 +12,7 @@ import yaml
 from psclust.launch.up_request import UpRequest
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
-from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.cluster_file import NOT_COPIED, ClusterFile
 
 
 def cluster_text(
@@ -25,7 +25,7 @@ def cluster_text(
     given = file.model_dump(
         mode="json",
         exclude_unset=True,
-        exclude={"hosts", "found", "suited", "array_task", "kubernetes"},
+        exclude={"hosts", *NOT_COPIED},
     )
     for job in given.get("jobs", {}).values():
         if job.get("hosts"):

@@ -15,7 +15,7 @@ from psclust.launch.run_places import record_places
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_environment import library_environment, passed
-from psclust.reach.ways import host_maker, may_be_here, tunnels_via
+from psclust.reach.ways import has_standing_agents, host_maker, may_be_here, tunnels_via
 from psclust.rundir.agents_file import LiveAgents, write_agents
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
@@ -98,6 +98,7 @@ def start_host_agents(
             },
             ports=file.ports if is_range(file.ports) else "auto",
             via=tunnels_via(file, hosts),
+            standing=has_standing_agents(file.reach_by),
         )
         replies = start_agents(
             pythons, agent_folders, settings, lambda access: client.add_agents([access])

@@ -57,6 +57,7 @@ class UpRequest:
             ports,
             scripts=self.scripts,
             remote_hosts=remote_hosts,
+            job_restarts=batch_system().restarts(self.launcher.environ),
         )
 
     def plan_before_start(self) -> Plan:
@@ -72,7 +73,7 @@ def read_request(
     *,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = find_hosts,
-    nodes_of: Callable[[ClusterText], FoundHosts] | None = None,
+    hosts_of: Callable[[ClusterText], FoundHosts] | None = None,
     array_task: str | None = None,
 ) -> UpRequest:
     """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`.
@@ -83,7 +84,7 @@ def read_request(
         default_name=default_name(path),
         rules=rules,
         find_hosts=find_hosts,
-        nodes_of=nodes_of,
+        hosts_of=hosts_of,
         suit=suited_to_script if path else _suited_without_file,
         array_task=array_task or batch_system().array_task(os.environ),
     )

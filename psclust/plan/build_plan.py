@@ -26,8 +26,6 @@ from psclust.spec.placeholders import placeholders
 from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import Preload, is_read
 
-RESTART_COUNT = "SLURM_RESTART_COUNT"  # set by Slurm
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -58,7 +56,7 @@ class _Request:
     remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
     scripts: Mapping[str, ScriptFacts]
-    restarts: str | None  # how often a batch system has started this job again
+    job_restarts: int
 
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
@@ -79,11 +77,15 @@ def build_plan(
     *,
     scripts: Mapping[str, ScriptFacts] | None = None,
     remote_hosts: Mapping[str, RemoteHost] | None = None,
+    job_restarts: int = 0,
 ) -> Plan:
     """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of
     each job's Python program, if its source can be read. `remote_hosts`: the hosts with an agent,
-    by name; none if all tasks run on this machine."""
-    request = _request(file, layout, launcher, run, ports, scripts or {}, remote_hosts or {})
+    by name; none if all tasks run on this machine. `job_restarts`: how often the batch job around
+    the run has been started again."""
+    request = _request(
+        file, layout, launcher, run, ports, scripts or {}, remote_hosts or {}, job_restarts
+    )
     tasks = _with_summaries(
         request,
         [
@@ -128,6 +130,7 @@ def _request(
     ports: Mapping[Task, int],
     scripts: Mapping[str, ScriptFacts],
     remote_hosts: Mapping[str, RemoteHost],
+    job_restarts: int = 0,
 ) -> _Request:
     layout = layout.reached_at({name: host.address for name, host in remote_hosts.items()})
     return _Request(
@@ -143,7 +146,7 @@ def _request(
         remote_hosts,
         ports,
         scripts,
-        launcher.environ.get(RESTART_COUNT),
+        job_restarts,
     )
 
 
@@ -314,8 +317,8 @@ def _environment(
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()
         env |= task_environment.pace_environment(file)
-        if request.restarts:
-            env["PSCLUST_JOB_ATTEMPT"] = str(int(request.restarts) + 1)
+        if request.job_restarts:
+            env["PSCLUST_JOB_ATTEMPT"] = str(request.job_restarts + 1)
     if request.role_by[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):

@@ -38,11 +38,11 @@ class BatchSystem(Protocol):
     def check_file(self, file: ClusterFile) -> Iterator[Problem]:
         """Every reason why the file cannot become a job."""
 
-    def nodes_of(self, file: ClusterText) -> FoundHosts:
+    def hosts_of(self, file: ClusterText) -> FoundHosts:
         """The nodes that a job will have, by names of our own."""
 
     def groups_of(self, hosts: Sequence[str]) -> Sequence[str]:
-        """What a job's `hosts` says in a cluster file: groups in place of nodes of `nodes_of`."""
+        """What a job's `hosts` says in a cluster file: groups in place of nodes of `hosts_of`."""
 
     def brings_commands(self, file: ClusterFile) -> bool:
         """Whether the job may have commands that this machine lacks."""
@@ -76,6 +76,9 @@ class BatchSystem(Protocol):
 
     def array_task(self, environ: Mapping[str, str]) -> str | None:
         """The number of the task of an array that this process is in."""
+
+    def restarts(self, environ: Mapping[str, str]) -> int:
+        """How often the job that this process is in has been started again."""
 
     def own_job(self, environ: Mapping[str, str]) -> str | None:
         """The id of the job that this process is in."""

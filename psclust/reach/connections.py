@@ -18,6 +18,7 @@ from psclust.spec.cluster import Host
 if TYPE_CHECKING:
     from psclust.reach.batch_jobs import BatchSystem
     from psclust.reach.host_maker import HostMaker
+    from psclust.reach.way_option import WayOption
     from psclust.spec.cluster_file import ClusterFile
     from psclust.spec.found_hosts import FoundHosts
 
@@ -122,9 +123,15 @@ class Tunnel(Protocol):
 class Way(Protocol):
     """A module that reaches hosts in one way.
 
-    MAY_BE_HERE: whether a host may be this machine itself, where tasks run without an agent."""
+    OPTIONS: what it adds to the command line. MAY_BE_HERE: whether a host may be this machine
+    itself, where tasks run without an agent. STANDING_AGENTS: whether an agent may be a child of
+    the host's standing agent. CONNECTION_VARIABLE: in which a command finds its connection: the
+    addresses and ports of both ends, as sshd writes them."""
 
+    OPTIONS: Sequence[WayOption]
     MAY_BE_HERE: bool
+    STANDING_AGENTS: bool
+    CONNECTION_VARIABLE: str | None
 
     def find_hosts(self, environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None:
         """The hosts that the surroundings of this process give it, if they do. asked: it is a

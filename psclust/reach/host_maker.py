@@ -3,18 +3,24 @@ table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile, ClusterText
     from psclust.spec.found_hosts import FoundHosts
+    from psclust.spec.problems import Problem
 
 Say = Callable[[str], None]
 
 
 class HostMaker(Protocol):
-    """Hosts that exist for one run."""
+    """Hosts that exist for one run. HOSTS: what they are, in messages."""
+
+    HOSTS: str
+
+    def check_file(self, file: ClusterFile) -> Iterator[Problem]:
+        """Every reason why the file cannot run on such hosts."""
 
     def hosts_of(self, file: ClusterText) -> FoundHosts:
         """The hosts that a run will have. Raises UsageError."""

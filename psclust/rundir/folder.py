@@ -43,6 +43,16 @@ def xdg_folder(environ: Mapping[str, str], variable: str) -> str | None:
     return folder if os.path.isabs(folder) else None
 
 
+class _Below:
+    """A field of a folder: the path below it with this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: RunFolder | ClusterFolder, owner: type) -> Path:
+        return folder.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The files of one run. No other code builds these paths."""
@@ -53,90 +63,40 @@ class RunFolder:
     def id(self) -> str:
         return self.path.name
 
-    @property
-    def plan(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def ending(self) -> Path:
-        """How the run ended, if the disk was too full for a last status; blank before."""
-        return self.path / "ending.json"
-
-    @property
-    def plan_inputs(self) -> Path:
-        """The inputs of the plan, for a run on other hosts."""
-        return self.path / "plan_inputs.json"
-
-    @property
-    def origin(self) -> Path:
-        """The cluster file or folder that the run was started from."""
-        return self.path / "origin.json"
-
-    @property
-    def job(self) -> Path:
-        """The batch job that the run is in, or waits for."""
-        return self.path / "job.json"
-
-    @property
-    def job_script(self) -> Path:
-        return self.path / "job.sh"
-
-    @property
-    def cluster_file(self) -> Path:
-        """The cluster file with the flags laid over it, as it was when the run was started,
-        submitted or last changed."""
-        return self.path / "cluster.yaml"
-
-    @property
-    def job_output(self) -> Path:
-        """What a submitted job has printed."""
-        return self.path / "job.out"
-
-    @property
-    def made_hosts(self) -> Path:
-        """Hosts that exist for this run alone: see `psclust.reach.made_hosts`."""
-        return self.path / "made_hosts.json"
-
-    @property
-    def agents(self) -> Path:
-        """See `psclust.rundir.agents_file`."""
-        return self.path / "agents.json"
-
-    @property
-    def agent_process(self) -> Path:
-        """On a host: the processes of its agent."""
-        return self.path / "agent_process.json"
-
-    @property
-    def access(self) -> Path:
-        """How to reach the supervisor from another machine; contains a key."""
-        return self.path / "access.json"
-
-    @property
-    def supervisor_log(self) -> Path:
-        return self.path / "supervisor.log"
-
-    @property
-    def events(self) -> Path:
-        """What happened and what was decided, one JSON object a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def samples(self) -> Path:
-        """What the tasks used and how far they were, over time, one JSON object a line."""
-        return self.path / "samples.jsonl"
-
-    @property
-    def socket(self) -> Path:
-        return self.path / "control.sock"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
+    plan = _Below("plan.json")
+    status = _Below("status.json")
+    # How the run ended, if the disk was too full for a last status; blank before.
+    ending = _Below("ending.json")
+    # The inputs of the plan, for a run on other hosts.
+    plan_inputs = _Below("plan_inputs.json")
+    # The cluster file or folder that the run was started from.
+    origin = _Below("origin.json")
+    # The batch job that the run is in, or waits for; its script, and what it has printed.
+    job = _Below("job.json")
+    job_script = _Below("job.sh")
+    job_output = _Below("job.out")
+    # The cluster file with the flags laid over it, as of the start, submission or last change.
+    cluster_file = _Below("cluster.yaml")
+    # Hosts that exist for this run alone: see `psclust.reach.made_hosts`.
+    made_hosts = _Below("made_hosts.json")
+    # See `psclust.rundir.agents_file`.
+    agents = _Below("agents.json")
+    # On a host: the processes of its agent.
+    agent_process = _Below("agent_process.json")
+    # How to reach the supervisor from another machine; contains a key.
+    access = _Below("access.json")
+    supervisor_log = _Below("supervisor.log")
+    # What happened and what was decided, one JSON object a line.
+    events = _Below("events.jsonl")
+    # What the tasks used and how far they were, over time, one JSON object a line.
+    samples = _Below("samples.jsonl")
+    socket = _Below("control.sock")
+    logs = _Below("logs")
+    # Checkpoints of a psclust program that was given no other folder.
+    model = _Below("model")
+    # Event files of TensorBoard that have come from another host, and its output.
+    summaries = _Below("summaries")
+    board_log = _Below("tensorboard.log")
 
     def log(self, task: Task, attempt: int) -> Path:
         """stdout and stderr of one attempt, as one stream."""
@@ -145,21 +105,6 @@ class RunFolder:
     def progress(self, task: Task) -> Path:
         """Where the task's program reports its progress."""
         return self.path / "progress" / f"{task.job}-{task.index}.json"
-
-    @property
-    def model(self) -> Path:
-        """Checkpoints of a psclust program that was given no other folder."""
-        return self.path / "model"
-
-    @property
-    def summaries(self) -> Path:
-        """Event files of TensorBoard that have come from another host."""
-        return self.path / "summaries"
-
-    @property
-    def board_log(self) -> Path:
-        """The output of TensorBoard."""
-        return self.path / "tensorboard.log"
 
     def shares_job(self, other: RunFolder) -> bool:
         """Whether both are of one batch job, whose script and output are in the folder of its first
@@ -195,16 +140,11 @@ class ClusterFolder:
     def name(self) -> str:
         return self.path.name
 
-    @property
-    def hosts(self) -> Path:
-        """What runs have left on other hosts, and how to reach those hosts; includes runs whose
-        folders are gone here."""
-        return self.path / "hosts.json"
-
-    @property
-    def lock_file(self) -> Path:
-        """Locked by the supervisor of the live run."""
-        return self.path / "lock"
+    # What runs have left on other hosts, and how to reach those hosts; includes runs whose folders
+    # are gone here.
+    hosts = _Below("hosts.json")
+    # Locked by the supervisor of the live run.
+    lock_file = _Below("lock")
 
     def lock(self) -> int | None:
         """Lock the cluster for a new run; a file descriptor to keep open, or None if a run is

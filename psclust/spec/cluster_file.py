@@ -254,6 +254,10 @@ class ClusterText(_Common):
     )
 
 
+# Found anew, or only of where the run was started.
+NOT_COPIED = {"found", "suited", "array_task", "kubernetes"}
+
+
 class ClusterFile(_Common):
     """A cluster file with hosts parsed and flags applied, as the planner uses it."""
 

@@ -39,7 +39,7 @@ def load(
     default_name: str,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = this_machine,
-    nodes_of: Callable[[ClusterText], FoundHosts] | None = None,
+    hosts_of: Callable[[ClusterText], FoundHosts] | None = None,
     suit: Suit = lambda text: (text, None),
     array_task: str | None = None,
 ) -> ClusterFile:
@@ -48,7 +48,7 @@ def load(
 
     `default_name` names a cluster whose file does not; characters that a name cannot have become
     `-`. `rules`: more than every cluster must obey. `find_hosts` finds the hosts that are not
-    listed; `nodes_of`, in its place, says which nodes a job to be submitted will have. `suit`: what
+    listed; `hosts_of`, in its place, says which nodes a job to be submitted will have. `suit`: what
     its program asks for where the file is silent. `array_task`: the number of the task in a Slurm
     array job, if it is one. Raises ClusterFileError with one line for each mistake, `file:line:
     key: ...` or `--flag: ...`."""
@@ -61,8 +61,8 @@ def load(
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
         found = (
-            nodes_of(text)
-            if nodes_of and data.get("hosts") != LOCAL
+            hosts_of(text)
+            if hosts_of and data.get("hosts") != LOCAL
             else _find(find_hosts, text, mistakes)
         )
         hosts = list(found.hosts) if found else []

@@ -30,7 +30,7 @@ IMAGE = (
 def read(folder: Path, text: str) -> ClusterFile:
     path = folder / "cluster.yaml"
     path.write_text(text, encoding="utf-8")
-    return load(path, default_name="x", rules=[check_for_pods], nodes_of=pods_of)
+    return load(path, default_name="x", rules=[check_for_pods], hosts_of=pods_of)
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:

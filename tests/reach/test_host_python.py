@@ -142,7 +142,10 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(
         LocalProcess([sys.executable, "-c", BOOT]) as process,
         HostPython("here", nullcontext(process), [sys.executable]) as here,
     ):
-        here.tell("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": "what to be"})
+        here.tell(
+            "start_agent",
+            {"module": "agent", "arguments": [], "path": str(tmp_path), "stdin": "what to be"},
+        )
         if hung_up:
             process.close_stdin()
         (tmp_path / "go").touch()
@@ -169,7 +172,9 @@ def test_what_ends_an_agent_at_its_start_is_heard(
 ) -> None:
     (tmp_path / "agent.py").write_text(f"import sys\n{line}\n")
     with start_local_python(sys.executable) as here:
-        done = here.ask("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": ""})
+        done = here.ask(
+            "start_agent", {"module": "agent", "arguments": [], "path": str(tmp_path), "stdin": ""}
+        )
     assert done["code"] == code
     assert said in done["stderr"]
 

@@ -54,7 +54,11 @@ def test_a_host_that_goes_away_while_it_is_looked_at_is_no_line_of_shell(tmp_pat
         python = pythons.on("h1")
         bed[0].cut()
         with pytest.raises(HostError) as late:
-            python.ask("facts", {"package": "", "digest": "", "files": {}}, timeout_s=0.5)
+            python.ask(
+                "facts",
+                {"package": "", "digest": "", "files": {}, "connection_variables": []},
+                timeout_s=0.5,
+            )
         bed[0].heal()
         bed[0].switch_off()
         with pytest.raises(HostError) as lost:

@@ -11,6 +11,7 @@ import click
 from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
+from psclust.cli.way_options import chosen_way, way_options
 from psclust.errors import PsclustError, UsageError
 from psclust.reach.connections import Connections
 from psclust.reach.fan_out import attempt_on_each
@@ -32,7 +33,7 @@ class _Row:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @host_options
-@click.option("--kubernetes", is_flag=True, help="In the pods of the live run.")
+@way_options("exec")
 @click.option(
     "--all-output",
     is_flag=True,
@@ -50,11 +51,11 @@ def command(
     path: str | None,
     hosts: str | None,
     hostfile: str | None,
-    kubernetes: bool,
     all_output: bool,
     timeout: float | None,
     as_json: bool,
     words: tuple[str, ...],
+    **flags: object,
 ) -> int:
     """Run COMMAND on all hosts at once. Several words arrive as they are; a single word is a line
     for the shell there.
@@ -65,7 +66,7 @@ def command(
 
     Exit code 0 if it was 0 everywhere, else 1.
     """
-    request = read_hosts(path, hosts, hostfile, in_pods=kubernetes)
+    request = read_hosts(path, hosts, hostfile, way=chosen_way(flags))
     if not request.hosts:
         raise UsageError("no host is named; write -H a,b, or `hosts:` in the cluster file.")
     line = words[0] if len(words) == 1 else shlex.join(words)

@@ -27,10 +27,13 @@ def command(image: str | None, plain: bool, **flags: object) -> int:
     psclust manifest --image registry.example.com/me/train:1 --ps 2 --workers 4 train.py --lr 0.1
     """
     from psclust.pods.kube_manifest import manifest, notes, render
+    from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
+    from psclust.spec.load import Override
 
     request = request_from_flags(
-        image=image,
-        for_kubernetes=True,
+        laid_over=[Override("--image", ("kubernetes", "image"), image)] if image else [],
+        rules=[check_for_kubernetes],
+        find_hosts=refuse_hosts,
         **flags,  # type: ignore[arg-type]
     )
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]

@@ -12,8 +12,9 @@ from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request import request_from_flags
-from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_options
+from psclust.cli.request_options import REQUEST_CONTEXT, request_options
 from psclust.cli.submitting import submitted
+from psclust.cli.way_options import is_submitted, way_options
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import refuse_another_origin
@@ -48,20 +49,15 @@ _HOW = {
     show_default=True,
     help="Speed of the hosts' links, in Gbit/s.",
 )
-@click.option(
-    "--slurm",
-    is_flag=True,
-    help="Show the script that `up --slurm` would submit, and ask Slurm whether it takes it.",
-)
-@kubernetes_options
+@way_options("plan")
 @json_option
-def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
+def command(as_json: bool, gbit: float, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same
     options would start it; of a psclust program, which ps would hold each variable and what a step
     moves over the network; the command it runs on other hosts; and what would change if the run is
     up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked;
     a psclust program is imported, in a process of its own."""
-    if slurm:
+    if is_submitted(flags):
         return submitted(flags, only_show=True, as_json=as_json)
     return show(flags, as_json=as_json, gbit=gbit)
 

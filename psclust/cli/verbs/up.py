@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import click
 
-from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_options
+from psclust.cli.request_options import REQUEST_CONTEXT, request_options
+from psclust.cli.way_options import is_submitted, way_options
 
 
 @click.command(context_settings=REQUEST_CONTEXT)
@@ -20,10 +21,7 @@ from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, req
     is_flag=True,
     help="Leave TensorBoard running when the run has ended.",
 )
-@click.option(
-    "--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return."
-)
-@kubernetes_options
+@way_options("up")
 @click.option(
     "--held",
     type=int,
@@ -38,7 +36,6 @@ def command(
     detach: bool,
     top: bool,
     keep: bool,
-    slurm: bool,
     held: int | None,
     dry_run: bool,
     **flags: object,
@@ -52,7 +49,7 @@ def command(
     psclust up psclust.examples.digits:program
     psclust up --ps 2 --workers 4 train.py --lr 0.1
     """
-    if slurm:
+    if is_submitted(flags):
         from psclust.cli.submitting import submitted
 
         return submitted(flags, only_show=dry_run)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from websocket import ABNF, WebSocketException
@@ -105,12 +104,7 @@ class PodCommand:
     def __enter__(self) -> PodCommand:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close_stdin()
         self._stream.close()
 

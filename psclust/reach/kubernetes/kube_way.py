@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psclust.reach.connections import Progress
+from psclust.reach.way_option import WayOption
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
@@ -16,7 +17,27 @@ if TYPE_CHECKING:
     from psclust.reach.kubernetes.kube_hosts import KubeHosts
     from psclust.spec.cluster_file import ClusterFile
 
+OPTIONS: Sequence[WayOption] = (
+    WayOption(
+        "--kubernetes",
+        dict.fromkeys(("up", "plan"), "In pods that psclust makes for this run, one for each task.")
+        | {"exec": "In the pods of the live run."},
+        "in pods",
+    ),
+    WayOption(
+        "--image",
+        dict.fromkeys(
+            ("up", "plan"),
+            "With --kubernetes: the image of all pods (default: the file's kubernetes.image).",
+        ),
+        "only pods have an image",
+        "IMAGE",
+        ("kubernetes", "image"),
+    ),
+)
 MAY_BE_HERE = False
+STANDING_AGENTS = True
+CONNECTION_VARIABLE: str | None = None
 
 
 def find_hosts(environ: Mapping[str, str], *, asked: bool) -> None:

@@ -19,12 +19,17 @@ from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace, find_place, la
 from psclust.reach.kubernetes.pod_states import PodState, read_state
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FoundHosts
+from psclust.spec.kubernetes_checks import check_for_pods
 from psclust.spec.plurals import counted
 
 _LOOK_S = 0.5
 _GRACE_S = 1  # the tasks have been ended by then
 _GONE_S = 20.0
 _QUIET_LOOKS = 2  # without a pod: a request to make one may still have been on its way
+
+
+HOSTS = "pods"
+check_file = check_for_pods
 
 
 def hosts_of(file: ClusterText) -> FoundHosts:

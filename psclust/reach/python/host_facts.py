@@ -16,6 +16,7 @@ from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host.facts import package_digest
 from psclust.reach.python.remote_command import candidates
+from psclust.reach.ways import connection_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,13 @@ def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = N
     """Raises HostError."""
     asked = time.time()
     found = python.ask(
-        "facts", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})}
+        "facts",
+        {
+            "package": str(_package()),
+            "digest": own_digest(),
+            "files": dict(files or {}),
+            "connection_variables": connection_variables(),
+        },
     )
     answered = time.time()
     began, ended = found.pop("times")

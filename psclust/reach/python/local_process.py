@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from psclust.errors import StartError
 
@@ -40,12 +39,7 @@ class LocalProcess:
     def __enter__(self) -> LocalProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self._process.kill()
         self._process.wait()
         self.close_stdin()

@@ -35,7 +35,7 @@ class _Group:
 
 
 def nodes_of(file: ClusterText) -> FoundHosts:
-    """See `BatchSystem.nodes_of`: node1, node2, ...; het-0.1, het-0.2, ... in a group."""
+    """See `BatchSystem.hosts_of`: node1, node2, ...; het-0.1, het-0.2, ... in a group."""
     count = _count_groups(file)
     counts = [_nth(file.slurm.nodes, number) for number in range(count)]
     groups = {

@@ -63,7 +63,7 @@ def check_file(file: ClusterFile) -> Iterator[Problem]:
         )
 
 
-def nodes_of(file: ClusterText) -> FoundHosts:
+def hosts_of(file: ClusterText) -> FoundHosts:
     from psclust.reach.slurm import batch_script
 
     return batch_script.nodes_of(file)
@@ -115,6 +115,10 @@ def named(job: str) -> str:
 
 def array_task(environ: Mapping[str, str]) -> str | None:
     return environ.get("SLURM_ARRAY_TASK_ID")
+
+
+def restarts(environ: Mapping[str, str]) -> int:
+    return int(environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def own_job(environ: Mapping[str, str]) -> str | None:
@@ -238,7 +242,7 @@ def requeue(
     process. Of a job that is being pre-empted, leave the rest to Slurm: it would not requeue a job
     that ends by itself. `say` gets a line for the user; `before` is called if the job may start
     again."""
-    job, restarts = environ["SLURM_JOB_ID"], int(environ.get("SLURM_RESTART_COUNT", "0"))
+    job, before_this = environ["SLURM_JOB_ID"], restarts(environ)
     try:
         record = job_record(job, environ)
         if record.get("JobState") != "RUNNING" and record.get("Reason") != "TimeLimit":
@@ -248,9 +252,9 @@ def requeue(
                 f"Slurm job {job} is interactive, so it is not requeued; "
                 "call `psclust up` again to resume"
             )
-        elif restarts < allowed:
+        elif before_this < allowed:
             say(
-                f"requeued: attempt {restarts + 2} of {allowed + 1} of Slurm job {job} "
+                f"requeued: attempt {before_this + 2} of {allowed + 1} of Slurm job {job} "
                 "resumes from the checkpoint"
             )
             before()

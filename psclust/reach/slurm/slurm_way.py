@@ -11,6 +11,7 @@ from psclust.errors import HostError
 from psclust.reach.connections import Progress
 from psclust.reach.slurm import sbatch
 from psclust.reach.slurm.allocation import find_allocation, srun_environment
+from psclust.reach.way_option import WayOption
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 # Slurm signals all that a batch script has started, but not what is in a step of its own: on the
 # node where `up` runs there is an agent, too.
 MAY_BE_HERE = False
+# A standing agent is no part of an allocation: an agent must stay in the step that Slurm gave it.
+STANDING_AGENTS = False
+CONNECTION_VARIABLE: str | None = None
+OPTIONS: Sequence[WayOption] = (
+    WayOption(
+        "--slurm",
+        {
+            "up": "Submit it to Slurm as a job, from a login node, and return.",
+            "plan": "Show the script that `up --slurm` would submit, and ask Slurm whether it "
+            "takes it.",
+        },
+        "in a job of Slurm",
+    ),
+)
 
 
 def find_hosts(environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from psclust.errors import HostError
 from psclust.reach.connections import Input, Result
@@ -68,12 +67,7 @@ class Step:
     def __enter__(self) -> Step:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
         self.close_stdin()
         if kind is not None and not self._answered and not self._ended.is_set():
             # It may wait for its turn on the node as long as the job lasts. At TERM it also ends a

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from paramiko.ssh_exception import SSHException
@@ -53,12 +52,7 @@ class RemoteProcess:
     def __enter__(self) -> RemoteProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         with suppress(*_GONE):
             self._channel.close()
 

@@ -11,9 +11,13 @@ from psclust.spec.cluster import Host
 if TYPE_CHECKING:
     from psclust.reach.ssh.ssh_hosts import SshHosts
     from psclust.reach.ssh.tunnel import SshTunnel
+    from psclust.reach.way_option import WayOption
     from psclust.spec.cluster_file import ClusterFile
 
+OPTIONS: Sequence[WayOption] = ()
 MAY_BE_HERE = True
+STANDING_AGENTS = True
+CONNECTION_VARIABLE: str | None = "SSH_CONNECTION"
 
 
 def find_hosts(environ: Mapping[str, str], *, asked: bool) -> None:

@@ -20,11 +20,12 @@ _SOURCES = (".py", ".proto")
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     """`question`: `package`, where the launcher has psclust, and its `digest`; `files`, paths with
-    the microsecond of their last change there, which are `shared` where they are the same here.
+    the microsecond of their last change there, which are `shared` where they are the same here;
+    `connection_variables`: see `Way.CONNECTION_VARIABLE`.
     `times`: when this began and ended."""
     began = time.time()
     cache, state = cache_folder(), state_folder()
-    connection = os.environ.get("SSH_CONNECTION", "").split()
+    connection = _connection(question["connection_variables"])
     return {
         "executable": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
@@ -42,6 +43,10 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         "shared": all(_changed(path) == when for path, when in question["files"].items()),
         "times": [began, time.time()],
     }
+
+
+def _connection(variables: list[str]) -> list[str]:
+    return next((os.environ[name].split() for name in variables if name in os.environ), [])
 
 
 def cache_folder() -> str:

@@ -15,16 +15,16 @@ from typing import Any, BinaryIO, NoReturn
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `module`, to run; `stdin`, its input; `path`, the folder to import it from, None
-    if it is installed. Returns its `code`, `stdout` and `stderr`. This process must have a single
-    thread."""
+    """`question`: `module`, to run with `arguments`; `stdin`, its input; `path`, the folder to
+    import it from, None if it is installed. Returns its `code`, `stdout` and `stderr`. This process
+    must have a single thread."""
     # In memory: the input holds keys, and a pipe would stay open in the agent that the module
     # leaves behind.
     files = [_file_in_memory(name) for name in ("stdin", "stdout", "stderr")]
     os.pwrite(files[0], question["stdin"].encode("utf-8"), 0)
     child = os.fork()
     if child == 0:
-        _become(question["module"], question["path"], files)
+        _become(question["module"], question["arguments"], question["path"], files)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _, output, error = map(_content, files)
     if code == 0 and _hung_up(stream):
@@ -33,7 +33,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     return {"code": code, "stdout": output, "stderr": error}
 
 
-def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
+def _become(module: str, arguments: list[str], path: str | None, files: list[int]) -> NoReturn:
     """As `python -m MODULE`, with these files as standard input, output and error."""
     code: Any = 1
     try:
@@ -55,7 +55,7 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
                 del sys.modules[
                     name
                 ]  # another psclust, which this Python imports whenever it starts
-        sys.argv = [module]
+        sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__")
         code = 0
     except SystemExit as end:
