@@ -59,7 +59,7 @@ golden: $(VENV)/.test
 
 proto:
 	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. psclust/agent/agent.proto
 
 # System packages: the compiler for the server shim, programs for tests. Installed as root, else only listed.
 .PHONY: system test-system

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import grpc
 
 from psclust.agent import agent_pb2 as pb
-from psclust.agent import agent_pb2_grpc
 from psclust.agent.addresses import own_addresses
 from psclust.agent.agent import Agent, StoppingError
 from psclust.agent.records import facts_message, plan_of
@@ -31,7 +30,7 @@ _WAIT_S = 0.1  # between checks whether a client that waits is still there
 _LISTEN_S = 30.0
 
 
-class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
+class AgentService:
     """Turns RPCs into calls of an Agent. reported: set when the supervisor has been sent the
     agent's reason to stop."""
 

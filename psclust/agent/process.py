@@ -159,8 +159,8 @@ def start(request: AgentRequest) -> str:
 def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guard.Guard) -> int:
     import grpc
 
-    from psclust.agent import agent_pb2_grpc
     from psclust.agent.agent import Agent
+    from psclust.agent.agent_calls import serve_agent
     from psclust.agent.agent_service import AgentService
     from psclust.transport.local_transport import LocalTransport
 
@@ -179,7 +179,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
         transport.warm(sys.executable, load, {})
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
     service = AgentService(agent)
-    agent_pb2_grpc.add_AgentServicer_to_server(service, server)
+    serve_agent(service, server)
     identity = request.identity
     credentials = grpc.ssl_server_credentials(
         [(identity.key, identity.certificate)], identity.authority, require_client_auth=True

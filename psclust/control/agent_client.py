@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 
 from psclust.agent import agent_pb2 as pb
-from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import AgentAccess
+from psclust.agent.agent_calls import agent_stub
 from psclust.agent.lease import (
     LOGIN_S,
     SupervisorLease,
@@ -84,7 +84,7 @@ class AgentClient:
         self._updates = AgentUpdates(access.host, folder, listener)
         self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
         self._channel = AgentChannel(access)
-        self._stub = agent_pb2_grpc.AgentStub(self._channel.channel)
+        self._stub = agent_stub(self._channel.channel)
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._contact = Contact.CONNECTED
         self._changed = threading.Condition()  # guards `_contact`

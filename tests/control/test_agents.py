@@ -17,8 +17,8 @@ from started_agents import WORKER, Started, starting
 import psclust
 from beds.hosts import BedHost, HostBed, host_bed
 from psclust.agent import agent_pb2 as pb
-from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import Identity, server_name
+from psclust.agent.agent_calls import agent_stub
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
@@ -205,7 +205,7 @@ def _renew(agent: Started, identity: Identity | None) -> str:
     """OK, or the name of gRPC's status for a call with this identity."""
     with _channel(agent, identity) as channel:
         try:
-            agent_pb2_grpc.AgentStub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
+            agent_stub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
         except grpc.RpcError as error:
             return str(error.code().name)
     return "OK"
@@ -231,7 +231,7 @@ def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(
         )
         assert "andshake" in said, name
     with grpc.insecure_channel(agent.target) as channel, pytest.raises(grpc.RpcError):
-        agent_pb2_grpc.AgentStub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
+        agent_stub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
 
 
 def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(

@@ -16,8 +16,8 @@ import pytest
 from plans import program_plan
 
 from psclust.agent import agent_pb2 as pb
-from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import AgentAccess
+from psclust.agent.agent_calls import serve_agent
 from psclust.agent.lease import clock
 from psclust.control.certificates import Authority
 from psclust.control.remote_transport import RemoteTransport
@@ -37,7 +37,7 @@ WORKER_ID = pb.TaskId(job="worker", index=0)
 PLAN = program_plan(WORKER, "h1", ("train",))
 
 
-class AgentDouble(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
+class AgentDouble:
     def __init__(self) -> None:
         self.updates: queue.SimpleQueue[pb.Update | None] = queue.SimpleQueue()
 
@@ -97,7 +97,7 @@ def agent() -> Iterator[tuple[AgentDouble, AgentAccess]]:
         [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
     )
     double, server = AgentDouble(), grpc.server(ThreadPoolExecutor(max_workers=8))
-    agent_pb2_grpc.add_AgentServicer_to_server(double, server)
+    serve_agent(double, server)
     port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     yield double, AgentAccess("h1", f"127.0.0.1:{port}", authority.launcher(), 30.0)

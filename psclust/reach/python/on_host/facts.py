@@ -12,8 +12,7 @@ from typing import Any, BinaryIO
 
 # The distributions that contain it.
 _TENSORFLOW = r"tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly"
-# TensorFlow requires grpcio too, but accepts versions that are too old for the generated code of an
-# agent.
+# As in setup.py; TensorFlow accepts versions that agents were never tried with.
 GRPCIO = (1, 74)
 _SOURCES = (".py", ".proto")
 
