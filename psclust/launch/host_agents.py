@@ -65,8 +65,12 @@ def start_host_agents(
     """Start an agent on every host and connect the supervisor to it; returns what the plan needs to
     know about each host. `say` gets lines for the user. Raises StartError with all failures
     together."""
-    from psclust.control.bootstrap import AgentSettings, remote_hosts, start_agents
-    from psclust.control.common_addresses import common_addresses
+    from psclust.control.bootstrap import (
+        AgentSettings,
+        common_addresses,
+        remote_hosts,
+        start_agents,
+    )
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
 

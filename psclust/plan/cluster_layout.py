@@ -9,10 +9,9 @@ from psclust.plan.job_plan import JobPlan, plan_jobs, replication_of
 from psclust.plan.port_request import PortRequest, extra_port
 from psclust.spec.cluster import ClusterSpec, Host, Task, numeric
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.host_assignment import assign
+from psclust.spec.host_assignment import assign, reassign
 from psclust.spec.job_keys import Job
 from psclust.spec.port_range import is_fixed, is_range
-from psclust.spec.spare_slots import reassign
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,19 @@
 """The progress file: what a task's program reports about itself. The program writes it, the
-supervisor and `up` read it."""
+supervisor and `up` read it. Beside it, on a signal, it writes the stacks of its Python threads."""
 
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+STACKS_SUFFIX = ".stacks"
+# Programs and batch systems use SIGUSR1 and SIGUSR2, psclust itself the first; real-time signals
+# near the last one are free.
+STACKS_SIGNAL = int(signal.SIGRTMAX) - 1
 # Phases of a script whose process is only a server by now: it called Server.join, or exited
 # successfully.
 SERVING = "serving"
@@ -46,3 +52,7 @@ class Progress:
             name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase", "model")
         }
         return cls(**known, metrics=data.get("metrics") or {}, seconds=data.get("seconds") or {})
+
+
+def stack_file(progress_file: str) -> Path:
+    return Path(progress_file).with_suffix(STACKS_SUFFIX)

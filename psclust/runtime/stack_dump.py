@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 
-from psclust.rundir.stack_file import STACKS_SIGNAL, stack_file
+from psclust.rundir.task_progress import STACKS_SIGNAL, stack_file
 
 _LEAST_DESCRIPTOR = 200  # programs may expect the low ones to be free
 

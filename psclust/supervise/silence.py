@@ -1,5 +1,5 @@
-"""The rule for a run whose programs make no step and print nothing for long: when to look at it.
-Pure functions."""
+"""The rules for a run that makes no step: look at it when its programs are silent for long, end it
+at its limit (`deadlines.progress`). Pure functions."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from dataclasses import replace
 
 from psclust.supervise.events import (
     Event,
+    Explain,
     Explained,
     Look,
     Looked,
     Note,
+    Outcome,
     Progressed,
+    Stage,
     Stepped,
     TaskEvent,
     Tick,
 )
 from psclust.supervise.run_state import RunPhase, RunState, Silence, TaskPhase, TaskState
 
+_EXPLAINED_S = 1.0  # for `up` to show the explanation before tasks end
 SILENCE_S = 30.0
 _LONGEST_S = 600.0  # between two looks
 _FURTHER = 4  # times as long as the silence that was shown last
@@ -83,3 +87,27 @@ def ended(state: RunState) -> list[TaskState]:
     return [
         entry for entry in state.tasks.values() if entry.plan.role == "program" and entry.finished
     ]
+
+
+def check_progress(state: RunState, now: float) -> tuple[RunState, Explain | Outcome | None]:
+    """What follows from the limit at this time: ask what each task does, show it, end the run."""
+    limit_s = state.plan.deadlines.progress_s if state.plan else None
+    training = [entry for entry in state.tasks.values() if _trains(entry)]
+    if limit_s is None or state.phase is not RunPhase.LIVE or not training:
+        return state, None
+    if now - max(state.stepped, state.applied, *(entry.since for entry in training)) < limit_s:
+        return replace(state, asked=False, explained=None) if state.asked else state, None
+    if not state.asked:
+        return replace(state, asked=True), Explain()
+    if state.explained is not None and now - state.explained >= _EXPLAINED_S:
+        return state, Outcome(False, 1, f"no step was made for {limit_s:g} s (deadlines.progress)")
+    return state, None
+
+
+def _trains(entry: TaskState) -> bool:
+    """Whether it is a program that has work for other tasks."""
+    return (
+        entry.plan.role == "program"
+        and entry.alive
+        and entry.stage in (Stage.BEGUN, Stage.ANSWERED)
+    )

@@ -42,10 +42,9 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
-from psclust.supervise.progress_limit import check_progress
 from psclust.supervise.run_end import deciders, describe_success
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
-from psclust.supervise.silence import check_silence, conclude, note_sign
+from psclust.supervise.silence import check_progress, check_silence, conclude, note_sign
 from psclust.supervise.stopping import save_and_stop, stop_run, stop_servers, stop_task
 from psclust.supervise.stragglers import describe_stop
 from psclust.supervise.task_table import TABLE

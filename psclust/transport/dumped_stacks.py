@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from psclust.rundir.stack_file import STACKS_SIGNAL, SUFFIX
+from psclust.rundir.task_progress import STACKS_SIGNAL, STACKS_SUFFIX
 
 _DEADLINE_S = 5.0
 _POLL_S = 0.01
@@ -54,7 +54,7 @@ def _offered(pid: int) -> Path | None:
         for descriptor in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):
                 target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
-                if target.endswith(SUFFIX):
+                if target.endswith(STACKS_SUFFIX):
                     return Path(target)
     return None
 

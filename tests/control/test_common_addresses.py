@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from psclust.agent.process import AgentReply
-from psclust.control.bootstrap import AgentSettings
-from psclust.control.common_addresses import common_addresses
+from psclust.control.bootstrap import AgentSettings, common_addresses
 from psclust.errors import StartError
 
 PORT = 2300

@@ -6,10 +6,9 @@ import pytest
 
 from psclust.errors import NoRoomError
 from psclust.spec.cluster import Host, Task
-from psclust.spec.host_assignment import assign
+from psclust.spec.host_assignment import assign, reassign
 from psclust.spec.host_lists import parse_hosts
 from psclust.spec.job_keys import Job
-from psclust.spec.spare_slots import reassign
 
 JOBS = {"ps": Job(), "worker": Job(count=3)}
 
