@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from psclust.errors import StartError
-from psclust.launch.run_places import on_places, recorded_places
+from psclust.launch.footprints import on_hosts_of, recorded_footprints
 from psclust.rundir.agents_file import LiveAgents, keep_agents, mark_dead, read_agents
 from psclust.rundir.folder import ClusterFolder, RunFolder
 
@@ -37,21 +37,21 @@ def end_earlier_agents(
 def _end_agents(
     cluster: ClusterFolder, run: RunFolder, agents: LiveAgents, say: Callable[[str], None]
 ) -> None:
-    recorded = recorded_places(cluster).get(f"{cluster.name}.{run.id}", {})
-    places = {host: recorded[host] for host in agents.hosts if host in recorded}
+    recorded = recorded_footprints(cluster).get(f"{cluster.name}.{run.id}", {})
+    footprints = {host: recorded[host] for host in agents.hosts if host in recorded}
     say(
         f"psclust: {cluster.name}: an earlier run lost its supervisor; "
         f"ending what it has left on {agents.names}"
     )
 
     def end(host: str, python: HostPython) -> list[int]:
-        record = str(RunFolder(Path(places[host]["folder"])).agent_process)
+        record = str(RunFolder(Path(footprints[host]["folder"])).agent_process)
         question = {"record": record, "grace_s": agents.grace_s}
         return list(
             python.ask("end_agent", question, timeout_s=agents.grace_s + _ANSWER_S)["alive"]
         )
 
-    outcomes = on_places(cluster.name, places, end)
+    outcomes = on_hosts_of(cluster.name, footprints, end)
     left = {
         host: outcome if isinstance(outcome, str) else f"process {outcome[0]} is alive"
         for host, outcome in outcomes.items()

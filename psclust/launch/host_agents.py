@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from psclust.agent.lease import LOGIN_S, granted_s
 from psclust.errors import PsclustError, UsageError
-from psclust.launch.run_places import record_places
+from psclust.launch.footprints import record_footprints
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_environment import library_environment, passed
@@ -85,7 +85,7 @@ def start_host_agents(
         run = f"{request.cluster.name}.{folder.id}"
         if host_maker(file.reach_by) is None:
             # Before anything is left there.
-            record_places(request.cluster, run, file, facts, folders)
+            record_footprints(request.cluster, run, file, facts, folders)
             write_agents(folder, _agents_of(file))
         agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
         settings = AgentSettings(

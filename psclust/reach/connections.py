@@ -3,7 +3,7 @@ pod. `ways.py` holds the table of ways.
 
 A way starts a command on a host and carries its standard input, output and error. Everything else
 (looking at a host, shipping folders, starting agents) is done by a Python that is started in this
-way and reads its orders on that input: see `reach/python`."""
+way and reads its questions on that input: see `reach/python`."""
 
 from __future__ import annotations
 
@@ -151,9 +151,11 @@ class Way(Protocol):
         host that cannot be reached, or, with `partial`, puts these lines into `failures`.
         `progress` is called on the entering thread."""
 
-    def tunnel_place(self, file: ClusterFile) -> Mapping[str, Any] | None:
+    def tunnel_settings(self, file: ClusterFile) -> Mapping[str, Any] | None:
         """What `open_tunnel` must know of the hosts besides their names, as JSON; None if their
         agents are reached directly."""
 
-    def open_tunnel(self, host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> Tunnel:
+    def open_tunnel(
+        self, host: Host, target: tuple[str, int], settings: Mapping[str, Any]
+    ) -> Tunnel:
         """To `target` (host, port), as seen from `host`."""

@@ -28,13 +28,13 @@ class HostMaker(Protocol):
     def describe(self, file: ClusterFile) -> str:
         """What would be made, for the user."""
 
-    def place(self, file: ClusterFile) -> Mapping[str, Any]:
+    def location(self, file: ClusterFile) -> Mapping[str, Any]:
         """Where they are made, as JSON. Raises UsageError."""
 
-    def make(self, file: ClusterFile, run: str, place: Mapping[str, Any], say: Say) -> None:
+    def make(self, file: ClusterFile, run: str, location: Mapping[str, Any], say: Say) -> None:
         """Make the hosts of the run with this id, and wait until they can be reached. `say` gets
         lines for the user. Raises StartError; what was made until then stays."""
 
-    def remove(self, cluster: str, run: str, place: Mapping[str, Any]) -> int:
+    def remove(self, cluster: str, run: str, location: Mapping[str, Any]) -> int:
         """Remove all hosts of a run, if there are any, and wait until they are gone; returns how
         many there were. Raises StartError."""

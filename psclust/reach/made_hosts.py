@@ -17,10 +17,10 @@ def make_hosts(folder: RunFolder, file: ClusterFile, say: Say) -> None:
     maker = host_maker(file.reach_by)
     if maker is None:
         return
-    place = maker.place(file)
-    record = {"reach_by": file.reach_by, "cluster": file.name, "place": dict(place)}
+    location = maker.location(file)
+    record = {"reach_by": file.reach_by, "cluster": file.name, "place": dict(location)}
     write_required(folder.made_hosts, json.dumps(record))
-    maker.make(file, folder.id, place, say)
+    maker.make(file, folder.id, location, say)
 
 
 def remove_hosts(folder: RunFolder) -> int:

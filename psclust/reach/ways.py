@@ -102,15 +102,15 @@ def connect(
 
 def tunnels_via(file: ClusterFile, hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
     """Host -> how to open a tunnel to it, as JSON; empty if agents are reached directly."""
-    place = WAYS[file.reach_by]().tunnel_place(file)
-    if place is None:
+    settings = WAYS[file.reach_by]().tunnel_settings(file)
+    if settings is None:
         return {}
     return {
-        host.name: {"reach_by": file.reach_by, "host": asdict(host), "place": dict(place)}
+        host.name: {"reach_by": file.reach_by, "host": asdict(host), "settings": dict(settings)}
         for host in hosts
     }
 
 
 def open_tunnel(via: Mapping[str, Any], target: tuple[str, int]) -> Tunnel:
     """See `Way.open_tunnel`; `via`: of `tunnels_via`."""
-    return WAYS[via["reach_by"]]().open_tunnel(Host(**via["host"]), target, via["place"])
+    return WAYS[via["reach_by"]]().open_tunnel(Host(**via["host"]), target, via["settings"])

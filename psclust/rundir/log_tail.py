@@ -30,16 +30,16 @@ def _begin(log: Path, count: int) -> tuple[int, int]:
             if not count or not end:
                 return end, 0
             ends = 0  # of lines before the last
-            place = end - 1
-            while place > 0:
-                size = min(_BLOCK, place)
-                file.seek(place - size)
+            offset = end - 1
+            while offset > 0:
+                size = min(_BLOCK, offset)
+                file.seek(offset - size)
                 block, at = file.read(size), size
                 while (at := block.rfind(b"\n", 0, at)) >= 0:
                     ends += 1
                     if ends == count:
-                        return place - size + at + 1, count
-                place -= size
+                        return offset - size + at + 1, count
+                offset -= size
             return 0, ends + 1
     except OSError:
         return 0, 0

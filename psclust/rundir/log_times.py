@@ -86,8 +86,8 @@ class LogTimes:
 
     def of(self, end: int) -> float | None:
         """When byte number `end`, counted from 1, had been read; None if that is not known."""
-        place = bisect_left(self._ends, end)
-        return self._times[place] if place < len(self._times) else None
+        index = bisect_left(self._ends, end)
+        return self._times[index] if index < len(self._times) else None
 
 
 def read_entries(path: Path, first: int) -> Iterator[tuple[int, float]]:

@@ -112,10 +112,10 @@ def has_left_something(cluster: ClusterFolder) -> bool:
 def size(run: RunFolder) -> int:
     """Bytes on disk."""
     total = 0
-    for place, _, names in os.walk(run.path):
+    for folder, _, names in os.walk(run.path):
         for name in names:
             with suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
     return total
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from psclust.spec.cluster import Task
 from psclust.supervise.exit_code import describe_exit
-from psclust.supervise.python_places import Place, Whereabouts, input_thread, whereabouts
+from psclust.supervise.python_activity import Activity, Whereabouts, input_thread, whereabouts
 from psclust.supervise.run_state import RunState, TaskPhase, TaskState
 from psclust.supervise.task_finding import Finding
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
@@ -64,24 +64,24 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
         for task, entry in entries.items()
         if task not in troubles and entry.plan.role != "server"
     ]
-    places = {entry.plan.task: _place(evidence, entry) for entry in clients}
+    where_is = {entry.plan.task: _whereabouts(evidence, entry) for entry in clients}
     busy = {
         entry.plan.task
         for entry in clients
-        if _works(evidence, entry, places[entry.plan.task], set(troubles))
+        if _works(evidence, entry, where_is[entry.plan.task], set(troubles))
     }
     computing = {
         entry.plan.task
         for entry in clients
-        if _computes(evidence, entry, places[entry.plan.task], set(troubles))
+        if _computes(evidence, entry, where_is[entry.plan.task], set(troubles))
     }
     blockers = {*troubles, *busy, *computing}
     found = {}
     for task, entry in entries.items():
         if task in troubles:
             found[task] = troubles[task]
-        elif task in places:
-            found[task] = _client(evidence, entry, places, blockers)
+        elif task in where_is:
+            found[task] = _client(evidence, entry, where_is, blockers)
         else:
             found[task] = Finding(str(task), f"serves at {entry.plan.address}")
     return tuple(_timed(evidence, entries[task], finding) for task, finding in found.items())
@@ -119,8 +119,8 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
         )
         return Finding(name, f"not started yet: {what} is being loaded for it")
     if entry.phase is TaskPhase.STARTING or (entry.awaited and not entry.joined):
-        place = whereabouts(process.threads)
-        doing = f": {_describe(place, plan.cwd)}" if place else ""
+        at = whereabouts(process.threads)
+        doing = f": {_describe(at, plan.cwd)}" if at else ""
         return Finding(
             name,
             f"not yet listening at {plan.address}{doing}",
@@ -129,28 +129,28 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
     return None
 
 
-def _place(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
+def _whereabouts(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
     process = evidence.process(entry)
     return whereabouts(process.threads, process.names)
 
 
 def _works(
-    evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]
+    evidence: Evidence, entry: TaskState, at: Whereabouts | None, troubles: set[Task]
 ) -> bool:
     """Whether it does something that needs no other task, or for which it has all of its
     servers."""
-    if place is None:
+    if at is None:
         return False
-    if place.place in (Place.SAVING, Place.RESTORING):
+    if at.activity in (Activity.SAVING, Activity.RESTORING):
         return not _missing_servers(evidence, entry, troubles)
-    return place.place in (Place.OWN, Place.CALL, Place.LOADING)
+    return at.activity in (Activity.OWN, Activity.CALL, Activity.LOADING)
 
 
 def _computes(
-    evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]
+    evidence: Evidence, entry: TaskState, at: Whereabouts | None, troubles: set[Task]
 ) -> bool:
     """Whether it computes its gradient, for which it needs its input and all of its servers."""
-    if place is None or place.place is not Place.COMPUTING:
+    if at is None or at.activity is not Activity.COMPUTING:
         return False
     return not input_thread(evidence.process(entry).threads) and not _missing_servers(
         evidence, entry, troubles
@@ -160,7 +160,7 @@ def _computes(
 def _client(
     evidence: Evidence,
     entry: TaskState,
-    places: Mapping[Task, Whereabouts | None],
+    where_is: Mapping[Task, Whereabouts | None],
     blockers: set[Task],
 ) -> Finding:
     """What a running program does."""
@@ -171,38 +171,40 @@ def _client(
     )
     if entry.finished:
         return Finding(str(task), "has ended; its server stays for the others")
-    place, step = places[task], seen.step if seen else None
+    at, step = where_is[task], seen.step if seen else None
     finding = Finding(
         str(task),
         _unknown(entry, seen, process),
         step=step,
         stack=_stack(process.main_thread, entry.plan.cwd),
     )
-    if place is not None:
-        finding = replace(finding, does=_describe(place, entry.plan.cwd) + _for_step(place, seen))
-    if task in blockers or (place is not None and place.place in (Place.SERVING, Place.EVALUATING)):
+    if at is not None:
+        finding = replace(finding, does=_describe(at, entry.plan.cwd) + _for_step(at, seen))
+    if task in blockers or (
+        at is not None and at.activity in (Activity.SERVING, Activity.EVALUATING)
+    ):
         return finding
     created = _awaited_by_session(evidence.tails.get(task, b""))
-    if created and (place is None or place.place in (Place.SESSION, Place.CREATING)):
-        creating = Whereabouts(Place.CREATING, place.frame if place else None)
+    if created and (at is None or at.activity in (Activity.SESSION, Activity.CREATING)):
+        creating = Whereabouts(Activity.CREATING, at.frame if at else None)
         return replace(finding, does=_describe(creating, entry.plan.cwd), waits_for=created)
     if seen is not None and seen.phase == "train" and evidence.now - seen.since < STALLED_S:
         return replace(finding, does="training")
     missing = _missing_servers(evidence, entry, blockers)
     if missing:
         does = finding.does
-        if place is not None and place.place in (Place.BARRIER, Place.COMPUTING):
+        if at is not None and at.activity in (Activity.BARRIER, Activity.COMPUTING):
             # Without a server it may be anywhere between the two.
             does = "in a step" if step is None else f"in step {step + 1}"
         return replace(finding, does=does, waits_for=missing)
-    return _among_replicas(evidence, entry, finding, places, blockers)
+    return _among_replicas(evidence, entry, finding, where_is, blockers)
 
 
 def _among_replicas(
     evidence: Evidence,
     entry: TaskState,
     finding: Finding,
-    places: Mapping[Task, Whereabouts | None],
+    where_is: Mapping[Task, Whereabouts | None],
     blockers: set[Task],
 ) -> Finding:
     """A program whose servers are all well: it waits for its input, or for other replicas."""
@@ -215,30 +217,35 @@ def _among_replicas(
     culprits = [other for other in others if other in blockers]
     readers = {
         other: thread
-        for other in places
+        for other in where_is
         if (thread := input_thread(evidence.process(evidence.state.tasks[other]).threads))
     }
     if not culprits and task in readers:
         reading, cwd = readers[task], entry.plan.cwd
         return replace(
             finding,
-            does=_describe(Whereabouts(Place.INPUT, reading[0]), cwd),
+            does=_describe(Whereabouts(Activity.INPUT, reading[0]), cwd),
             stack=_stack(reading, cwd),
         )
-    place = places[task]
-    if place is not None and place.place is Place.CREATING:
+    at = where_is[task]
+    if at is not None and at.activity is Activity.CREATING:
         return replace(
             finding,
             does=f"{finding.does} (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)",
         )
-    if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS, Place.SAVED):
+    if at is None or at.activity not in (
+        Activity.BARRIER,
+        Activity.CHIEF,
+        Activity.OTHERS,
+        Activity.SAVED,
+    ):
         return finding
     behind = culprits or [other for other in others if other in readers]
     return replace(finding, waits_for=tuple(map(str, behind)))
 
 
-def _for_step(place: Whereabouts, seen: Seen | None) -> str:
-    in_step = place.place in (Place.BARRIER, Place.COMPUTING)
+def _for_step(at: Whereabouts, seen: Seen | None) -> str:
+    in_step = at.activity in (Activity.BARRIER, Activity.COMPUTING)
     return f" for step {seen.step + 1}" if in_step and seen and seen.step is not None else ""
 
 
@@ -272,18 +279,16 @@ def _missing_servers(evidence: Evidence, entry: TaskState, blockers: set[Task]) 
     )
 
 
-def _describe(place: Whereabouts, cwd: str) -> str:
+def _describe(at: Whereabouts, cwd: str) -> str:
     """A clause. Of a call that waits, the user's line says more than the function that it is in."""
     where = (
-        f"{place.place.value}, while its queue runner is in {place.op}"
-        if place.op
-        else place.place.value
+        f"{at.activity.value}, while its queue runner is in {at.op}" if at.op else at.activity.value
     )
-    if place.frame is None:
+    if at.frame is None:
         return where
-    if place.frame.text is None or place.place in (Place.OWN, Place.INPUT):
-        return f"{where}: {_shown(place.frame, cwd)}"
-    return f"{where}: {place.frame.text} ({_line_of(place.frame, cwd)})"
+    if at.frame.text is None or at.activity in (Activity.OWN, Activity.INPUT):
+        return f"{where}: {_shown(at.frame, cwd)}"
+    return f"{where}: {at.frame.text} ({_line_of(at.frame, cwd)})"
 
 
 def _shown(frame: Frame, cwd: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from psclust.supervise.explain import Evidence
-from psclust.supervise.python_places import Place, whereabouts
+from psclust.supervise.python_activity import Activity, whereabouts
 from psclust.supervise.run_state import TaskState
 from psclust.supervise.silence import awaited, ended
 from psclust.supervise.task_finding import Finding
@@ -15,17 +15,17 @@ from psclust.transport.task_usage import Usage
 _IDLE_GPU = 0.02
 _NAMED = 4
 # What a program does that asks again and again whether it may go on.
-_POLLS = {Place.CHIEF, Place.OTHERS, Place.SAVED, Place.PEERS}
+_POLLS = {Activity.CHIEF, Activity.OTHERS, Activity.SAVED, Activity.PEERS}
 # What a program does that waits for another task, or for a disk.
 _WAITS = {
-    Place.SESSION,
-    Place.CREATING,
-    Place.CALL,
-    Place.THREADS,
-    Place.BARRIER,
-    Place.COMPUTING,
-    Place.SAVING,
-    Place.RESTORING,
+    Activity.SESSION,
+    Activity.CREATING,
+    Activity.CALL,
+    Activity.THREADS,
+    Activity.BARRIER,
+    Activity.COMPUTING,
+    Activity.SAVING,
+    Activity.RESTORING,
     *_POLLS,
 }
 
@@ -94,10 +94,10 @@ def describe_silence(evidence: Evidence, findings: Sequence[Finding], *, idle: b
     return f"{lasts}{', and no task uses the CPU' if idle else ''}: {waiting}; {more}"
 
 
-def _is_in(places: Set[Place], evidence: Evidence, entry: TaskState) -> bool:
+def _is_in(activities: Set[Activity], evidence: Evidence, entry: TaskState) -> bool:
     process = evidence.process(entry)
     found = whereabouts(process.threads, process.names)
-    return process.is_frozen or (found is not None and found.place in places)
+    return process.is_frozen or (found is not None and found.activity in activities)
 
 
 def _grouped(findings: Sequence[Finding]) -> str:

@@ -12,7 +12,7 @@ from kube_server import KubeServer, api_server
 
 from psclust.errors import PsclustError, UsageError
 from psclust.pods.agent_pods import pods_of
-from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace, find_place
+from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation, find_location
 from psclust.reach.kubernetes.make_pods import make, remove
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_keys import Kubernetes
@@ -34,7 +34,7 @@ def server(shared: KubeServer) -> Iterator[KubeServer]:
 
 
 def place(server: KubeServer, folder: Path, **config: str) -> Mapping[str, Any]:
-    return KubePlace(str(server.kubeconfig(folder, **config)), "small", "team-a").to_json()
+    return KubeLocation(str(server.kubeconfig(folder, **config)), "small", "team-a").to_json()
 
 
 def read(folder: Path, more: str = "") -> ClusterFile:
@@ -124,7 +124,7 @@ def test_a_misspelt_key_of_a_pod_is_refused(server: KubeServer, tmp_path: Path) 
 
 def test_a_refused_exec_names_the_right(server: KubeServer, tmp_path: Path) -> None:
     server.refused["get", "pods/exec"] = 403, 'cannot create resource "pods/exec"'
-    api = KubeApi(KubePlace.from_json(place(server, tmp_path)))
+    api = KubeApi(KubeLocation.from_json(place(server, tmp_path)))
     with pytest.raises(UsageError) as caught:
         api.exec("d-ps-0", ["true"])
     assert str(caught.value) == (
@@ -215,7 +215,7 @@ def test_the_place_is_that_of_the_kubeconfig(
     settings: Kubernetes, expected: tuple[str, str], server: KubeServer, tmp_path: Path
 ) -> None:
     path = str(server.kubeconfig(tmp_path))
-    assert find_place(settings, {"KUBECONFIG": path}) == KubePlace(path, *expected)
+    assert find_location(settings, {"KUBECONFIG": path}) == KubeLocation(path, *expected)
 
 
 def test_a_missing_kubeconfig_or_context(server: KubeServer, tmp_path: Path) -> None:
@@ -223,11 +223,11 @@ def test_a_missing_kubeconfig_or_context(server: KubeServer, tmp_path: Path) -> 
     with pytest.raises(
         UsageError, match=r"kubernetes.context: .* has no context big; it has small"
     ):
-        find_place(Kubernetes(context="big"), {"KUBECONFIG": path})
+        find_location(Kubernetes(context="big"), {"KUBECONFIG": path})
     with pytest.raises(
         UsageError, match=f"there is no kubeconfig: {tmp_path}/none does not exist. Set KUBECONFIG"
     ):
-        find_place(Kubernetes(), {"KUBECONFIG": f"{tmp_path}/none"})
+        find_location(Kubernetes(), {"KUBECONFIG": f"{tmp_path}/none"})
 
 
 def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,11 +236,11 @@ def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         UsageError,
         match=r"the Kubernetes client is not installed here: `pip install psclust\[kubernetes\]`",
     ):
-        KubeApi(KubePlace(None, None, "mine"))
+        KubeApi(KubeLocation(None, None, "mine"))
 
 
 def test_in_a_pod_its_own_service_account_is_used(tmp_path: Path) -> None:
     environ = {"KUBECONFIG": f"{tmp_path}/none", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert find_place(Kubernetes(namespace="mine"), environ) == KubePlace(None, None, "mine")
+    assert find_location(Kubernetes(namespace="mine"), environ) == KubeLocation(None, None, "mine")
     with pytest.raises(UsageError, match="the kubeconfig of this pod cannot be used"):
-        KubeApi(KubePlace(None, None, "mine"))
+        KubeApi(KubeLocation(None, None, "mine"))

@@ -19,7 +19,7 @@ from kube_server import KubeServer, kube_server
 from beds.command import CommandBed, Running
 from psclust.errors import HostError
 from psclust.pods.agent_pods import pod_objects
-from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
+from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation
 from psclust.reach.kubernetes.kube_hosts import KubeHosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
@@ -99,7 +99,7 @@ def test_a_script_runs_in_pods_with_the_folder_that_was_sent_and_no_pod_is_left(
 def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(
     kube: KubeServer, tmp_path: Path
 ) -> None:
-    api = KubeApi(KubePlace(str(kube.kubeconfig(tmp_path)), "small", "team-a"))
+    api = KubeApi(KubeLocation(str(kube.kubeconfig(tmp_path)), "small", "team-a"))
     file = ClusterFile(
         name="c", hosts=[Host("ps-0"), Host("ps-1")], kubernetes=Kubernetes(image="a", start=1.0)
     )

@@ -21,7 +21,7 @@ def test_every_way_that_a_cluster_file_may_name_is_in_the_table() -> None:
     for way in WAYS.values():
         assert callable(way().connect)
         assert callable(way().open_tunnel)
-        assert callable(way().tunnel_place)
+        assert callable(way().tunnel_settings)
         assert way().find_hosts({}, asked=False) is None
     assert {word for word, way in WAYS.items() if way().MAY_BE_HERE} == {"ssh"}
     assert {word for word, way in WAYS.items() if way().batch_system()} == {"slurm"}

@@ -9,7 +9,7 @@ from histories import PS, W0, W1, Replay, make_plan, task_plan
 
 from psclust.supervise.events import Apply, Exited, HostSilent, Reported, Serving, Stage, Started
 from psclust.supervise.explain import Evidence, Seen, explain
-from psclust.supervise.python_places import Place, Whereabouts, whereabouts
+from psclust.supervise.python_activity import Activity, Whereabouts, whereabouts
 from psclust.supervise.task_finding import Finding, render
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
@@ -86,8 +86,8 @@ def test_a_reader_that_waits_for_another_reason_is_not_blamed() -> None:
 
 def test_a_checkpoint_that_waits_for_a_server_is_not_blamed() -> None:
     for threads, does in [
-        (((SESSION, STEP), (SESSION, SAVE)), Place.SAVING),
-        (((SESSION, RESTORE),), Place.RESTORING),
+        (((SESSION, STEP), (SESSION, SAVE)), Activity.SAVING),
+        (((SESSION, RESTORE),), Activity.RESTORING),
     ]:
         saving = ProcessFacts("S", threads)
         answer = found(
@@ -173,9 +173,11 @@ def test_the_queue_runner_that_coordinator_join_waits_for_is_named_by_its_thread
         "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany",
     )
     threads = ((join,), (runner,), (SESSION, runner))
-    assert whereabouts(threads, names) == Whereabouts(Place.THREADS, op="sync_token_q_EnqueueMany")
-    assert whereabouts(threads) == Whereabouts(Place.THREADS)
-    assert whereabouts(((SESSION,), (SESSION, runner)), names[::2]) == Whereabouts(Place.SESSION)
+    assert whereabouts(threads, names) == Whereabouts(
+        Activity.THREADS, op="sync_token_q_EnqueueMany"
+    )
+    assert whereabouts(threads) == Whereabouts(Activity.THREADS)
+    assert whereabouts(((SESSION,), (SESSION, runner)), names[::2]) == Whereabouts(Activity.SESSION)
 
 
 def test_a_script_that_reports_nothing_is_silent_since_its_last_output() -> None:

@@ -13,7 +13,7 @@ from psclust.cli.common_options import run_dir_option
 from psclust.cli.completions import run_names
 from psclust.cli.run_selection import current_run, find_cluster, job_runs, known_clusters
 from psclust.errors import NoRunError, StartError, UsageError
-from psclust.launch.run_places import purge as remove_what_is_left
+from psclust.launch.footprints import purge as remove_what_is_left
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import QUEUED
 from psclust.rundir.status_file import read_status

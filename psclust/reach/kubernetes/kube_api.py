@@ -27,7 +27,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class KubePlace:
+class KubeLocation:
     """Which namespace of which Kubernetes cluster. kubeconfig: as in KUBECONFIG; None inside of a
     pod, whose service account is used."""
 
@@ -39,14 +39,14 @@ class KubePlace:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> KubePlace:
+    def from_json(cls, data: Mapping[str, Any]) -> KubeLocation:
         return cls(data["kubeconfig"], data["context"], data["namespace"])
 
     def __str__(self) -> str:
         return f"namespace {self.namespace}" + (f" of {self.context}" if self.context else "")
 
 
-def find_place(settings: Kubernetes, environ: Mapping[str, str]) -> KubePlace:
+def find_location(settings: Kubernetes, environ: Mapping[str, str]) -> KubeLocation:
     """Where `settings` and the kubeconfig lead. Raises UsageError where there is none, or no such
     context."""
     path = environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
@@ -57,7 +57,7 @@ def find_place(settings: Kubernetes, environ: Mapping[str, str]) -> KubePlace:
                 if (_ACCOUNT / "namespace").exists()
                 else "default"
             )
-            return KubePlace(None, None, settings.namespace or own)
+            return KubeLocation(None, None, settings.namespace or own)
         raise UsageError(
             f"there is no kubeconfig: {path} does not exist. Set KUBECONFIG, or have the tool of "
             "your Kubernetes provider write one; `kubectl get pods` shows whether it works."
@@ -74,7 +74,7 @@ def find_place(settings: Kubernetes, environ: Mapping[str, str]) -> KubePlace:
         raise UsageError(
             f"kubernetes.context: {path} has no context {wanted}; it has {names or 'none'}."
         )
-    return KubePlace(
+    return KubeLocation(
         path, found["name"], settings.namespace or found["context"].get("namespace") or "default"
     )
 
@@ -87,17 +87,17 @@ def is_in_cluster(environ: Mapping[str, str]) -> bool:
 class KubeApi:
     """Any thread may call it. Raises StartError, UsageError."""
 
-    def __init__(self, place: KubePlace) -> None:
-        self.place = place
+    def __init__(self, location: KubeLocation) -> None:
+        self.location = location
         self._kubernetes = _import_client()
-        self._configuration = _load_configuration(place, _changed(place.kubeconfig))
+        self._configuration = _load_configuration(location, _changed(location.kubeconfig))
         self._core = self._new_core()
 
     def create_pod(self, pod: Object) -> None:
         with self._refusing("create", "a pod"), _refusing_keys():
             # A key that Kubernetes does not know is a mistake, not one to leave out.
             self._core.create_namespaced_pod(
-                self.place.namespace,
+                self.location.namespace,
                 dict(pod),
                 field_validation="Strict",
                 _request_timeout=_TIMEOUTS_S,
@@ -107,7 +107,7 @@ class KubeApi:
         """Those with such labels, as JSON has them, by name."""
         with self._refusing("list", "pods"):
             found = self._core.list_namespaced_pod(
-                self.place.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S
+                self.location.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S
             )
         items: list[Object] = (
             self._core.api_client.sanitize_for_serialization(found).get("items") or []
@@ -119,7 +119,7 @@ class KubeApi:
         with self._refusing("delete", f"the pod {name}", but=404):
             self._core.delete_namespaced_pod(
                 name,
-                self.place.namespace,
+                self.location.namespace,
                 grace_period_seconds=grace_s,
                 _request_timeout=_TIMEOUTS_S,
             )
@@ -133,7 +133,7 @@ class KubeApi:
             return self._kubernetes.stream.stream(
                 core.connect_get_namespaced_pod_exec,
                 pod,
-                self.place.namespace,
+                self.location.namespace,
                 container=CONTAINER,  # beside others, such as that of a service mesh
                 command=list(command),
                 stdin=True,
@@ -162,7 +162,7 @@ class KubeApi:
                 raise self._error(status, said, verb, what) from None
 
     def _error(self, status: int | None, said: str, verb: str, what: str) -> PsclustError:
-        where = str(self.place)
+        where = str(self.location)
         if status is None:
             host = self._configuration.host
             return StartError(
@@ -196,19 +196,21 @@ def _changed(kubeconfig: str | None) -> tuple[int, ...]:
 
 
 @lru_cache
-def _load_configuration(place: KubePlace, changed: tuple[int, ...]) -> Any:
+def _load_configuration(location: KubeLocation, changed: tuple[int, ...]) -> Any:
     """Once in a process, as a log-in may call a program of its own each time."""
     kubernetes = _import_client()
     config, found = kubernetes.config, kubernetes.client.Configuration()
     found.retries = 1
     try:
-        if place.kubeconfig is None:
+        if location.kubeconfig is None:
             config.load_incluster_config(client_configuration=found)
         else:
-            config.load_kube_config(place.kubeconfig, place.context, found, persist_config=False)
+            config.load_kube_config(
+                location.kubeconfig, location.context, found, persist_config=False
+            )
     except config.ConfigException as error:
         raise UsageError(
-            f"the kubeconfig {place.kubeconfig or 'of this pod'} cannot be used: {error}."
+            f"the kubeconfig {location.kubeconfig or 'of this pod'} cannot be used: {error}."
         ) from None
     return found
 

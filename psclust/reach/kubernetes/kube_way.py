@@ -58,32 +58,32 @@ def connect(
     file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
 ) -> KubeHosts:
     from psclust.pods.job_object import labels
-    from psclust.reach.kubernetes.kube_api import KubeApi, find_place, labels_of
+    from psclust.reach.kubernetes.kube_api import KubeApi, find_location, labels_of
     from psclust.reach.kubernetes.kube_hosts import KubeHosts
 
-    api = KubeApi(find_place(file.kubernetes, os.environ))
+    api = KubeApi(find_location(file.kubernetes, os.environ))
     return KubeHosts(
         api, file.name, labels_of(labels(file.name)), hosts, partial=partial, progress=progress
     )
 
 
-def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
+def tunnel_settings(file: ClusterFile) -> Mapping[str, Any] | None:
     """Outside of the Kubernetes cluster the addresses of pods lead nowhere."""
-    from psclust.reach.kubernetes.kube_api import find_place, is_in_cluster
+    from psclust.reach.kubernetes.kube_api import find_location, is_in_cluster
 
     if not file.tunnel and is_in_cluster(os.environ):
         return None
     return {
-        "place": find_place(file.kubernetes, os.environ).to_json(),
+        "location": find_location(file.kubernetes, os.environ).to_json(),
         "cluster": file.name,
         "python": file.python,
     }
 
 
-def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> ExecTunnel:
+def open_tunnel(host: Host, target: tuple[str, int], settings: Mapping[str, Any]) -> ExecTunnel:
     from psclust.pods.agent_pods import pod_name
     from psclust.reach.kubernetes.exec_tunnel import ExecTunnel
-    from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
+    from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation
 
-    api = KubeApi(KubePlace.from_json(place["place"]))
-    return ExecTunnel(api, pod_name(place["cluster"], host.name), place["python"], target)
+    api = KubeApi(KubeLocation.from_json(settings["location"]))
+    return ExecTunnel(api, pod_name(settings["cluster"], host.name), settings["python"], target)

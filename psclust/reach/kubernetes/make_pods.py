@@ -15,7 +15,7 @@ from psclust.pods.agent_pods import RUN_LABEL, pod_objects
 from psclust.pods.job_object import labels
 from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.host_maker import Say
-from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace, find_place, labels_of
+from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation, find_location, labels_of
 from psclust.reach.kubernetes.pod_states import PodState, read_state
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FoundHosts
@@ -42,15 +42,15 @@ def describe(file: ClusterFile) -> str:
     )
 
 
-def place(file: ClusterFile) -> Mapping[str, Any]:
-    return find_place(file.kubernetes, os.environ).to_json()
+def location(file: ClusterFile) -> Mapping[str, Any]:
+    return find_location(file.kubernetes, os.environ).to_json()
 
 
-def make(file: ClusterFile, run: str, place: Mapping[str, Any], say: Say) -> None:
-    api = KubeApi(KubePlace.from_json(place))
+def make(file: ClusterFile, run: str, location: Mapping[str, Any], say: Say) -> None:
+    api = KubeApi(KubeLocation.from_json(location))
     _refuse_others(api, file.name)
     pods = pod_objects(file, run)
-    say(f"creating {counted(len(pods), 'pod')} in {api.place}")
+    say(f"creating {counted(len(pods), 'pod')} in {api.location}")
     outcomes = attempt_on_each(list(pods), lambda host: api.create_pod(pods[host]))
     failures = [outcome for outcome in outcomes.values() if isinstance(outcome, PsclustError)]
     if failures:
@@ -62,8 +62,8 @@ def make(file: ClusterFile, run: str, place: Mapping[str, Any], say: Say) -> Non
     )
 
 
-def remove(cluster: str, run: str, place: Mapping[str, Any]) -> int:
-    api = KubeApi(KubePlace.from_json(place))
+def remove(cluster: str, run: str, location: Mapping[str, Any]) -> int:
+    api = KubeApi(KubeLocation.from_json(location))
     asked: set[str] = set()
     quiet = 0
     deadline = time.monotonic() + _GONE_S
@@ -80,7 +80,7 @@ def remove(cluster: str, run: str, place: Mapping[str, Any]) -> int:
         if time.monotonic() > deadline:
             left = ", ".join(pod["metadata"]["name"] for pod in pods)
             raise StartError(
-                f"{left}: still {read_state(pods[0])} in {api.place}; "
+                f"{left}: still {read_state(pods[0])} in {api.location}; "
                 "Kubernetes removes a pod when its node answers."
             )
         time.sleep(_LOOK_S)
@@ -92,7 +92,7 @@ def _refuse_others(api: KubeApi, cluster: str) -> None:
     if found:
         first = found[0]["metadata"]["name"]
         raise UsageError(
-            f"{cluster} has {counted(len(found), 'pod')} in {api.place} already ({first}, "
+            f"{cluster} has {counted(len(found), 'pod')} in {api.location} already ({first}, "
             "...), which this machine has not made. End that run where it was started, or `kubectl "
             f"delete pods -l {labels_of(labels(cluster))}`, or give this one another --name."
         )

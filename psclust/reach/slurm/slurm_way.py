@@ -72,11 +72,11 @@ def connect(
     )
 
 
-def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
+def tunnel_settings(file: ClusterFile) -> Mapping[str, Any] | None:
     return {} if file.tunnel else None
 
 
-def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> SrunTunnel:
+def open_tunnel(host: Host, target: tuple[str, int], settings: Mapping[str, Any]) -> SrunTunnel:
     from psclust.reach.python.remote_command import candidates
     from psclust.reach.slurm.nodes import srun_line
     from psclust.reach.slurm.srun_tunnel import SrunTunnel

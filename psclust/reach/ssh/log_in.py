@@ -233,8 +233,8 @@ class Dialer:
     def _hop(self, settings: HostSettings, hops: tuple[str, ...]) -> HostSettings:
         """The last of `hops`, reached through the hops before it; the first hop as its own
         configuration says, but never through itself."""
-        user, _, place = hops[-1].rpartition("@")
-        name, _, port = place.partition(":")
+        user, _, address = hops[-1].rpartition("@")
+        name, _, port = address.partition(":")
         found = self._configuration.of(
             Host(name, user=user or None, port=int(port) if port.isdigit() else None)
         )

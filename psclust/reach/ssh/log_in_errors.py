@@ -46,7 +46,7 @@ class Attempt:
     identities: Identities | None
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return f"{self.settings.address}:{self.settings.port}"
 
 
@@ -58,24 +58,24 @@ def explain(error: Exception, attempt: Attempt) -> str:
         return _authentication(attempt)
     if isinstance(error, JumpError):
         return (
-            f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). "
+            f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.address} ({error}). "
             f"Try: {attempt.settings.command}"
         )
     if isinstance(error, ProxyCommandError):
         return f"its ProxyCommand failed ({error}). Try: {attempt.settings.command}"
     if isinstance(error, ClosedEarlyError):
         return (
-            f"{attempt.place} closed every connection before SSH began. "
+            f"{attempt.address} closed every connection before SSH began. "
             "Too many log in at once (MaxStartups), or it is no SSH server."
         )
     if isinstance(error, IncompatiblePeer):
         return (
-            f"{attempt.place} and this side have no algorithm in common ({error}). "
+            f"{attempt.address} and this side have no algorithm in common ({error}). "
             "Update the older of the two SSH installations."
         )
     if isinstance(error, OSError):
         return _network(error, attempt)
-    return f"SSH with {attempt.place} failed ({error}). Try: {attempt.settings.command}"
+    return f"SSH with {attempt.address} failed ({error}). Try: {attempt.settings.command}"
 
 
 def _network(error: OSError, attempt: Attempt) -> str:
@@ -87,21 +87,21 @@ def _network(error: OSError, attempt: Attempt) -> str:
         )
     if error.errno == errno.ECONNREFUSED:
         return (
-            f"{attempt.place} refused the connection. Start sshd there, "
+            f"{attempt.address} refused the connection. Start sshd there, "
             "or name the port it listens on."
         )
     if isinstance(error, TimeoutError):
         return (
-            f"no answer from {attempt.place} in {attempt.timeout_s:.0f} s. "
+            f"no answer from {attempt.address} in {attempt.timeout_s:.0f} s. "
             "Is it switched on, and does its firewall let SSH in?"
         )
     if error.errno in _FAR:
         return (
-            f"{attempt.place} cannot be reached ({error.strerror}). "
+            f"{attempt.address} cannot be reached ({error.strerror}). "
             "Is it switched on, and is there a route to it?"
         )
     return (
-        f"SSH with {attempt.place} failed ({error.strerror or error}). Try: "
+        f"SSH with {attempt.address} failed ({error.strerror or error}). Try: "
         f"{attempt.settings.command}"
     )
 
@@ -125,14 +125,14 @@ def _host_key(error: HostKeyError, attempt: Attempt) -> str:
             f"Log in once with `{attempt.settings.command}` and compare it, or trust it: {scan}"
         )
     entry = error.verdict.entry
-    place = f"{entry.file}:{entry.line}"
+    line = f"{entry.file}:{entry.line}"
     if isinstance(error.verdict, Revoked):
         return (
-            f"its host key ({error.shown}) is marked as revoked in {place}. Do not log in; "
+            f"its host key ({error.shown}) is marked as revoked in {line}. Do not log in; "
             "ask who runs the host."
         )
     return (
-        f"its host key has CHANGED: it is {error.shown}, and {place} says otherwise. "
+        f"its host key has CHANGED: it is {error.shown}, and {line} says otherwise. "
         "If the host was installed anew, remove the old key: "
         f"ssh-keygen -R '{name}' -f {entry.file}. If not, another machine may be answering."
     )

@@ -46,11 +46,11 @@ def connect(
     )
 
 
-def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
+def tunnel_settings(file: ClusterFile) -> Mapping[str, Any] | None:
     return {} if file.tunnel else None
 
 
-def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> SshTunnel:
+def open_tunnel(host: Host, target: tuple[str, int], settings: Mapping[str, Any]) -> SshTunnel:
     from psclust.reach.ssh.tunnel import SshTunnel
 
     return SshTunnel(host, target)

@@ -3,7 +3,7 @@ of the graph does both.
 
 A thread looks at a step that has taken a second or two, and asks only the worker. While the
 gradient is computed it is in `_while_computing`: `psclust why` reads that from the stacks of a
-program, see `psclust.supervise.python_places`.
+program, see `psclust.supervise.python_activity`.
 """
 
 from __future__ import annotations

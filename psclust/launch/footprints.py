@@ -1,5 +1,5 @@
-"""Where runs are on other hosts, and how those are reached: recorded before anything is there, for
-what is to be done there later."""
+"""A run's footprint on each other host: how the host is reached, and what the run may leave there.
+Recorded before anything is there, so that a later command can end and remove it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-Place = Mapping[str, Any]
+# reach_by, host, python, cache (of shipped files) and folder (of the run).
+Footprint = Mapping[str, Any]
 
 
-def record_places(
+def record_footprints(
     cluster: ClusterFolder,
     run: str,
     file: ClusterFile,
@@ -32,7 +33,7 @@ def record_places(
     folders: Mapping[str, str],
 ) -> None:
     """`run`: its name on the hosts; `folders`: its own on each of them. Call with the lock held."""
-    places = {
+    footprints = {
         host.name: {
             "reach_by": file.reach_by,
             "host": asdict(host),
@@ -42,49 +43,56 @@ def record_places(
         }
         for host in file.hosts
     }
-    write_places(cluster, {**recorded_places(cluster), run: places})
+    write_footprints(cluster, {**recorded_footprints(cluster), run: footprints})
 
 
-def recorded_places(cluster: ClusterFolder) -> dict[str, Mapping[str, Place]]:
-    """run -> host -> its place there."""
+def recorded_footprints(cluster: ClusterFolder) -> dict[str, Mapping[str, Footprint]]:
+    """run -> host -> its footprint there."""
     try:
         return dict(json.loads(cluster.hosts.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
 
 
-def write_places(cluster: ClusterFolder, runs: Mapping[str, Mapping[str, Place]]) -> None:
+def write_footprints(cluster: ClusterFolder, runs: Mapping[str, Mapping[str, Footprint]]) -> None:
     """Raises OSError."""
     write_atomically(cluster.hosts, json.dumps(runs, indent=1))
 
 
-def on_places(
-    name: str, places: Mapping[str, Place], work: Callable[[str, HostPython], _T]
+def on_hosts_of(
+    name: str, footprints: Mapping[str, Footprint], work: Callable[[str, HostPython], _T]
 ) -> dict[str, _T | str]:
     """host -> what `work` returned there, or why it could not be asked. name: the cluster's."""
     outcomes: dict[str, _T | str] = {}
-    for reach_by in dict.fromkeys(place["reach_by"] for place in places.values()):
+    for reach_by in dict.fromkeys(footprint["reach_by"] for footprint in footprints.values()):
         outcomes |= _reached(
             name,
             reach_by,
-            {host: place for host, place in places.items() if place["reach_by"] == reach_by},
+            {
+                host: footprint
+                for host, footprint in footprints.items()
+                if footprint["reach_by"] == reach_by
+            },
             work,
         )
     return outcomes
 
 
 def _reached(
-    name: str, reach_by: Any, places: Mapping[str, Place], work: Callable[[str, HostPython], _T]
+    name: str,
+    reach_by: Any,
+    footprints: Mapping[str, Footprint],
+    work: Callable[[str, HostPython], _T],
 ) -> dict[str, _T | str]:
     from psclust.reach.fan_out import attempt_on_each
     from psclust.reach.python.host_python import start_python
     from psclust.reach.ways import connect
     from psclust.spec.cluster_file import ClusterFile
 
-    hosts = [Host(**place["host"]) for place in places.values()]
+    hosts = [Host(**footprint["host"]) for footprint in footprints.values()]
 
     def ask(host: str) -> _T:
-        with start_python(connections, host, [places[host]["python"]]) as python:
+        with start_python(connections, host, [footprints[host]["python"]]) as python:
             return work(host, python)
 
     with connect(ClusterFile(name=name, reach_by=reach_by), hosts, partial=True) as connections:
@@ -117,24 +125,26 @@ def purge(cluster: ClusterFolder) -> list[str]:
 def _purge(cluster: ClusterFolder) -> list[str]:
     from psclust.reach.ship.ship_folder import unship
 
-    runs = recorded_places(cluster)
-    places = {
-        host: place for run in runs.values() for host, place in run.items()
-    }  # a host's place in its last run
+    runs = recorded_footprints(cluster)
+    footprints = {
+        host: footprint for run in runs.values() for host, footprint in run.items()
+    }  # a host's footprint in its last run
 
     def clean(host: str, python: HostPython) -> list[str]:
         folders = {name: run[host]["folder"] for name, run in runs.items() if host in run}
-        return unship(python, host, places[host]["cache"], folders)
+        return unship(python, host, footprints[host]["cache"], folders)
 
-    outcomes = on_places(
-        cluster.name, places, clean
+    outcomes = on_hosts_of(
+        cluster.name, footprints, clean
     )  # host -> folders that stay, or why it could not be asked
     left = {
-        name: {host: place for host, place in run.items() if isinstance(outcomes[host], str)}
+        name: {
+            host: footprint for host, footprint in run.items() if isinstance(outcomes[host], str)
+        }
         for name, run in runs.items()
     }
     if runs:
-        write_places(cluster, {name: run for name, run in left.items() if run})
+        write_footprints(cluster, {name: run for name, run in left.items() if run})
     failures = [outcome for outcome in outcomes.values() if isinstance(outcome, str)]
     if failures:
         raise StartError("\n".join(failures))

@@ -11,7 +11,7 @@ from enum import Enum
 from psclust.transport.process_facts import Frame
 
 
-class Place(Enum):
+class Activity(Enum):
     """The values are shown."""
 
     LOADING = "loading TensorFlow"
@@ -38,30 +38,30 @@ class Whereabouts:
     """frame: the innermost one of the user's own code, for OWN, INPUT and calls of TensorFlow's.
     op: what a queue runner runs that THREADS waits for."""
 
-    place: Place
+    activity: Activity
     frame: Frame | None = None
     op: str | None = None
 
 
-# (end of the file's path, functions, place); no function: all of the file's.
-_PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
-    ("psclust/train/checkpoints/checkpoint.py", ("save",), Place.SAVING),
-    ("psclust/train/checkpoints/checkpoint.py", ("restore",), Place.RESTORING),
-    ("psclust/train/session.py", ("wait_for_peers",), Place.PEERS),
-    ("psclust/replication/sync/step_watch.py", ("_while_computing",), Place.COMPUTING),
-    ("psclust/replication/sync/participant.py", (), Place.BARRIER),
-    ("psclust/train/between_graph/agreement.py", ("compare",), Place.CHIEF),
-    ("psclust/train/checkpoints/initializer.py", ("await_chief",), Place.CHIEF),
-    ("psclust/train/between_graph/chief.py", ("_await_others", "_wait"), Place.OTHERS),
-    ("psclust/train/between_graph/replica.py", ("_await_saved",), Place.SAVED),
-    ("psclust/train/offline/evaluation.py", ("run",), Place.EVALUATING),
-    ("tensorflow/python/training/saver.py", ("save",), Place.SAVING),
-    ("tensorflow/python/training/saver.py", ("restore",), Place.RESTORING),
-    ("tensorflow/python/training/basic_session_run_hooks.py", ("_save",), Place.SAVING),
-    ("tensorflow/python/training/session_manager.py", ("wait_for_session",), Place.CHIEF),
-    ("tensorflow/python/training/server_lib.py", ("join",), Place.SERVING),
-    ("psclust/runtime/own_servers.py", ("reported_join",), Place.SERVING),
-    ("tensorflow/python/training/coordinator.py", ("join",), Place.THREADS),
+# (end of the file's path, functions, activity); no function: all of the file's.
+_ACTIVITIES: Sequence[tuple[str, tuple[str, ...], Activity]] = (
+    ("psclust/train/checkpoints/checkpoint.py", ("save",), Activity.SAVING),
+    ("psclust/train/checkpoints/checkpoint.py", ("restore",), Activity.RESTORING),
+    ("psclust/train/session.py", ("wait_for_peers",), Activity.PEERS),
+    ("psclust/replication/sync/step_watch.py", ("_while_computing",), Activity.COMPUTING),
+    ("psclust/replication/sync/participant.py", (), Activity.BARRIER),
+    ("psclust/train/between_graph/agreement.py", ("compare",), Activity.CHIEF),
+    ("psclust/train/checkpoints/initializer.py", ("await_chief",), Activity.CHIEF),
+    ("psclust/train/between_graph/chief.py", ("_await_others", "_wait"), Activity.OTHERS),
+    ("psclust/train/between_graph/replica.py", ("_await_saved",), Activity.SAVED),
+    ("psclust/train/offline/evaluation.py", ("run",), Activity.EVALUATING),
+    ("tensorflow/python/training/saver.py", ("save",), Activity.SAVING),
+    ("tensorflow/python/training/saver.py", ("restore",), Activity.RESTORING),
+    ("tensorflow/python/training/basic_session_run_hooks.py", ("_save",), Activity.SAVING),
+    ("tensorflow/python/training/session_manager.py", ("wait_for_session",), Activity.CHIEF),
+    ("tensorflow/python/training/server_lib.py", ("join",), Activity.SERVING),
+    ("psclust/runtime/own_servers.py", ("reported_join",), Activity.SERVING),
+    ("tensorflow/python/training/coordinator.py", ("join",), Activity.THREADS),
 )
 _SESSION_FILE = "tensorflow/python/client/session.py"
 _INPUT_FILES = (
@@ -74,8 +74,8 @@ _LIBRARY = re.compile(
     r"|/psclust/(?:errors|framing)\.py$"
 )
 _CALLS = re.compile(r"/(?:tensorflow|keras|tf_keras)/")
-# Places of which the user's line says more.
-_WITH_LINE = (Place.SESSION, Place.CREATING, Place.THREADS, Place.CALL)
+# Activities of which the user's line says more.
+_WITH_LINE = (Activity.SESSION, Activity.CREATING, Activity.THREADS, Activity.CALL)
 _QUEUE_RUNNER = "QueueRunnerThread-"
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
@@ -86,15 +86,17 @@ def whereabouts(
     """Of a client whose main thread comes first; None if nothing is known. names: of the
     threads."""
     beside = {_known(frame) for thread in threads for frame in thread}
-    if Place.SAVING in beside:
-        return Whereabouts(Place.SAVING)
+    if Activity.SAVING in beside:
+        return Whereabouts(Activity.SAVING)
     main = _of_thread(threads[0]) if threads else None
     # The run of a step that computes its gradient looks like one that waits; a hook around it is
     # the user's own code.
-    computes = main is not None and main.place is Place.BARRIER and Place.COMPUTING in beside
-    if main is not None and main.place is Place.THREADS:
+    computes = (
+        main is not None and main.activity is Activity.BARRIER and Activity.COMPUTING in beside
+    )
+    if main is not None and main.activity is Activity.THREADS:
         return replace(main, op=_queue_runner_op(threads, names))
-    return Whereabouts(Place.COMPUTING) if computes else main
+    return Whereabouts(Activity.COMPUTING) if computes else main
 
 
 def _queue_runner_op(threads: Sequence[Sequence[Frame]], names: Sequence[str]) -> str | None:
@@ -123,37 +125,37 @@ def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
     if any("importlib._bootstrap" in frame.file for frame in thread) and any(
         "/tensorflow/" in frame.file for frame in thread
     ):
-        return Whereabouts(Place.LOADING)
+        return Whereabouts(Activity.LOADING)
     found: Whereabouts | None = None
     in_call = False
     for frame in thread:
-        place = _known(frame)
-        if place is not None and place not in _WITH_LINE:
-            return Whereabouts(place)
-        if place is not None:
-            found = Whereabouts(place)
+        activity = _known(frame)
+        if activity is not None and activity not in _WITH_LINE:
+            return Whereabouts(activity)
+        if activity is not None:
+            found = Whereabouts(activity)
         if frame.file.endswith(_SESSION_FILE):
-            found = found or Whereabouts(Place.SESSION)
+            found = found or Whereabouts(Activity.SESSION)
             if frame.function.endswith(
                 "_extend_graph"
             ):  # the first call to a master, which waits there for all of the cluster
-                found = Whereabouts(Place.CREATING)
+                found = Whereabouts(Activity.CREATING)
         elif _is_own(frame):
             return (
                 replace(found, frame=frame)
                 if found
-                else Whereabouts(Place.CALL if in_call else Place.OWN, frame)
+                else Whereabouts(Activity.CALL if in_call else Activity.OWN, frame)
             )
         in_call = in_call or _CALLS.search(frame.file) is not None
     return found
 
 
-def _known(frame: Frame) -> Place | None:
+def _known(frame: Frame) -> Activity | None:
     function = frame.function.rpartition(".")[2]  # from Python 3.11 on it comes with its class
     return next(
         (
-            place
-            for end, names, place in _PLACES
+            activity
+            for end, names, activity in _ACTIVITIES
             if frame.file.endswith(end) and (not names or function in names)
         ),
         None,
