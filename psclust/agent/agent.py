@@ -142,7 +142,7 @@ class Agent:
         return sorted(self._attempts)
 
     def summary_folders(self) -> list[str]:
-        """Whose event files TensorBoard shows."""
+        """The folders whose event files TensorBoard shows."""
         return sorted(self._summaries)
 
     def drain(self, task: Task, timeout_s: float) -> None:

@@ -174,7 +174,7 @@ class EventFiles:
         self._looked = float("-inf")
 
     def updates(self, folders: Collection[str], *, at_once: bool) -> Iterator[pb.Update]:
-        """What was appended since the last look; at most one look a second, but `at_once`."""
+        """Bytes appended since the last look; looks at most once a second, unless `at_once`."""
         if not folders or (time.monotonic() - self._looked < _LOOK_S and not at_once):
             return
         self._looked = time.monotonic()

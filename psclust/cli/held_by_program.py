@@ -21,8 +21,8 @@ _CODE = 143  # as of `psclust down`
 
 
 class _Requests(threading.Thread):
-    """What the program with this pid asks for: a line `stop` or `now`; its end, or that it closes
-    standard input, is a request to stop, too."""
+    """Requests of the program with this pid, each a line `stop` or `now`. Its end, or end of input,
+    is a request to stop, too."""
 
     def __init__(self, program: int) -> None:
         super().__init__(name="requests", daemon=True)

@@ -29,7 +29,7 @@ def is_up(plan: Plan, status: RunStatus) -> bool:
 
 
 def render_waits(plan: Plan, status: RunStatus) -> str:
-    """What the cluster waits for before it is up; empty if there is nothing to report."""
+    """Why the cluster is not up yet; empty if there is nothing to report."""
     loads: dict[str, list[str]] = {}
     silent = []
     preloads = {str(entry.task): entry.preload for entry in plan.tasks}

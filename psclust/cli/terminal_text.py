@@ -18,8 +18,8 @@ _CONTROL = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stream can show. redraws: it is a terminal, whose last line can be redrawn. moves: it
-    takes cursor commands, so several lines can be redrawn. colors: it shows colors."""
+    """The abilities of a stream. redraws: it is a terminal, whose last line can be redrawn. moves:
+    it takes cursor commands, so several lines can be redrawn. colors: it shows colors."""
 
     redraws: bool
     moves: bool

@@ -20,7 +20,7 @@ Read = Callable[[], Sequence[Reading]]
 def looks(
     read: Read, seconds: float, sleep: Callable[[float], object] = time.sleep
 ) -> Iterator[list[Row]]:
-    """What all tasks did in each interval. Raises what `read` raises."""
+    """The rows of each interval, one a task. Raises the errors of `read`."""
     before, then = read(), time.monotonic()
     while True:
         sleep(seconds)

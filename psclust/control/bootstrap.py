@@ -36,7 +36,7 @@ class AgentFolders:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What all agents of a run are started with. name: the cluster's. environ: for all tasks, may
+    """Settings that all agents of a run share. name: the cluster's. environ: for all tasks, may
     hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
     tunnel, and how to open it (`psclust.reach.ways.tunnels_via`). standing: whether a host's

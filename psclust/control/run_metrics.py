@@ -30,7 +30,7 @@ _TASK = ("cluster", "task", "job", "host")
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What a task has used on a host, over all its attempts there. None: unknown. attempt, last: of
+    """The usage of a task on a host, over all its attempts there. None: unknown. attempt, last: of
     the last look at its process."""
 
     attempt: int = 0

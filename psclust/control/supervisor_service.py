@@ -1,4 +1,4 @@
-"""What a run's supervisor answers."""
+"""The calls that a run's supervisor answers."""
 
 from __future__ import annotations
 

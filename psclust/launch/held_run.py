@@ -153,7 +153,7 @@ class HeldRun:
 
 
 def _slowest_load(tasks: Iterable[TaskPlan]) -> tuple[str, Load, Mapping[str, str]] | None:
-    """What one of these tasks is forked from: interpreter, preload and environment. Other fork
+    """The fork server of one of these tasks: interpreter, preload and environment. Other fork
     servers start with their tasks: each takes a core while it loads."""
     loads = [(task.argv[0], task.preload, task.env) for task in tasks if task.preload]
     return min(loads, key=lambda load: load[1] == "library", default=None)

@@ -1,5 +1,5 @@
-"""A script that coordinates workers (`ParameterServerStrategy`, `ClusterCoordinator`) needs one
-chief that runs it. Where the user has not said how such a script runs, this does. Pure."""
+"""Adds the chief that runs a script which coordinates workers (`ParameterServerStrategy`,
+`ClusterCoordinator`), unless the user has decided how it runs. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def coordinated(text: ClusterText, name: str, facts: ScriptFacts) -> tuple[Clust
 
 
 def _is_open(text: ClusterText) -> bool:
-    """Whether nothing in the file or the flags says which tasks run the script."""
+    """Whether the file and the flags leave open which tasks run the script."""
     served = [job for name, job in text.jobs.items() if name in (PS, WORKER)]
     usual = all(name in (PS, WORKER) or is_chief(name) or is_observer(name) for name in text.jobs)
     has_workers = WORKER in text.jobs and text.jobs[WORKER].count > 0

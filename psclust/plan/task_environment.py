@@ -56,7 +56,7 @@ def is_foreign(name: str) -> bool:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What tasks get of the environment that psclust is started in."""
+    """The variables that tasks take over from the environment of psclust itself."""
     return {name: value for name, value in environ.items() if not is_foreign(name)}
 
 

@@ -26,7 +26,7 @@ _PROBE_PERIOD_S = 2
 
 
 def labels(cluster: str) -> dict[str, str]:
-    """Those of every object of a cluster, by which its service finds its pods."""
+    """The labels of every object of a cluster; its service selects pods by them."""
     return {"app.kubernetes.io/managed-by": "psclust", "app.kubernetes.io/instance": cluster}
 
 

@@ -34,7 +34,7 @@ def render(objects: Iterable[Object]) -> str:
 
 
 def notes(file: ClusterFile) -> list[str]:
-    """What the user should know about the manifest, as sentences."""
+    """Sentences for the user about the manifest."""
     suited = [file.suited] if file.suited else []
     words = [
         *file.args,

@@ -94,7 +94,7 @@ def _announce(entry: TaskPlan, end: ClusterEnd, say: Say) -> None:
 
 
 def _phase(entry: TaskPlan) -> str | None:
-    """What its program reports about itself."""
+    """The program's progress file."""
     try:
         return Progress.from_json(
             Path(entry.env["PSCLUST_PROGRESS"]).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a batch system does with a job as a whole: takes it, tells its state, ends it."""
+"""Operations of a batch system on whole jobs: submit, query, cancel."""
 
 from __future__ import annotations
 

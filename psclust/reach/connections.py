@@ -63,7 +63,7 @@ class HostProcess(Protocol):
 
     @property
     def stderr(self) -> bytes:
-        """What has been written to it so far."""
+        """All of standard error so far."""
 
 
 class Connections(Protocol):
@@ -138,11 +138,11 @@ class Way(Protocol):
         mistake if they do not. Raises UsageError."""
 
     def batch_system(self) -> BatchSystem | None:
-        """What gives jobs their hosts; None if nothing does."""
+        """The batch system that gives jobs their hosts; None if there is none."""
 
     def host_maker(self) -> HostMaker | None:
-        """What makes the hosts of a run, and removes them at its end, so that nothing of a run is
-        left on them; None for hosts that exist by themselves."""
+        """The maker of a run's hosts, which also removes them at its end, so that nothing of
+        the run is left there; None for hosts that exist by themselves."""
 
     def connect(
         self, file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
@@ -152,7 +152,7 @@ class Way(Protocol):
         `progress` is called on the entering thread."""
 
     def tunnel_settings(self, file: ClusterFile) -> Mapping[str, Any] | None:
-        """What `open_tunnel` must know of the hosts besides their names, as JSON; None if their
+        """Input of `open_tunnel` besides the hosts' names, as JSON; None if their
         agents are reached directly."""
 
     def open_tunnel(

@@ -26,7 +26,7 @@ class HostMaker(Protocol):
         """The hosts that a run will have. Raises UsageError."""
 
     def describe(self, file: ClusterFile) -> str:
-        """What would be made, for the user."""
+        """The hosts as `psclust plan` shows them."""
 
     def location(self, file: ClusterFile) -> Mapping[str, Any]:
         """Where they are made, as JSON. Raises UsageError."""

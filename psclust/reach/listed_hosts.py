@@ -16,7 +16,7 @@ _H = TypeVar("_H", bound="ListedHosts")
 
 
 class ListedHosts(ABC):
-    """What such `Connections` have in common: entering looks the hosts up, and no connection stays
+    """A base for `Connections` to such hosts: entering looks the hosts up, and no connection stays
     between commands. way, partial, progress: see `Way.connect` and `Connections`."""
 
     def __init__(

@@ -67,7 +67,7 @@ def host_maker(reach_by: str) -> HostMaker | None:
 
 
 def hosts_to_come(reach_by: str) -> BatchSystem | HostMaker:
-    """What gives a run of this way its hosts."""
+    """The batch system or maker that gives a run of this way its hosts."""
     way = WAYS[reach_by]()
     giver = way.batch_system() or way.host_maker()
     assert giver is not None

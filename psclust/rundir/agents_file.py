@@ -1,5 +1,5 @@
 """Which agents of a run may still have tasks: written before they start, and gone when all have
-stopped. If a supervisor is killed, it says where tasks go on, and for how long."""
+stopped. After a supervisor was killed it names the hosts where tasks go on, and for how long."""
 
 from __future__ import annotations
 

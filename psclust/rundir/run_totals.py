@@ -1,4 +1,4 @@
-"""What a run came to, from its events."""
+"""The totals of a run: steps, metrics, seconds of each kind, from its events."""
 
 from __future__ import annotations
 

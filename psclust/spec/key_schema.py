@@ -1,4 +1,4 @@
-"""What the JSON Schema of the cluster file says of the key at a path."""
+"""The part of the cluster file's JSON Schema that describes the key at a path."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a cluster file must obey besides to run in pods: they have names and an image of their own,
-and no hosts that we choose."""
+"""Further rules for a cluster file that runs in pods: pods have names and an image of their own,
+and Kubernetes chooses their hosts."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def absolute_paths(text: ClusterText, mistakes: Mistakes) -> dict[str, str]:
 def read_referenced(
     key: str, name: str, mistakes: Mistakes, parse: _Parse[_Content]
 ) -> _Content | None:
-    """What the file holds; None if it cannot be read or has mistakes, which join the others."""
+    """The file's contents; None, with mistakes added, if it cannot be read or has some."""
     path = _locate(key, name, mistakes.origins)
     try:
         text = read_text(path, otherwise="check the name.")

@@ -59,7 +59,7 @@ jobs:
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """What is to be filled in. program: None leaves it to the user. hosts: empty for this machine.
+    """The values to fill in. program: None leaves it to the user. hosts: empty for this machine.
     role_by, replication: None leaves the default."""
 
     name: str

@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 LIBRARY = "libtensorflow_framework.so.2"
-"""Whose layout is read."""
+"""The library whose layout is read."""
 
 
 class Layout(NamedTuple):

@@ -1,5 +1,5 @@
-"""What goes into `events.jsonl`: records of an event, and of what the rules decided about it. A
-pure function of the states around it."""
+"""The records of `events.jsonl`: an event, then the decisions of the rules about it. A pure
+function of the states before and after."""
 
 from __future__ import annotations
 

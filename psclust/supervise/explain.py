@@ -280,7 +280,8 @@ def _missing_servers(evidence: Evidence, entry: TaskState, blockers: set[Task]) 
 
 
 def _describe(at: Whereabouts, cwd: str) -> str:
-    """A clause. Of a call that waits, the user's line says more than the function that it is in."""
+    """A clause. For a waiting call it quotes the user's line: that is more precise than the
+    function's name."""
     where = (
         f"{at.activity.value}, while its queue runner is in {at.op}" if at.op else at.activity.value
     )
@@ -301,7 +302,7 @@ def _line_of(frame: Frame, cwd: str) -> str:
 
 
 def _unknown(entry: TaskState, seen: Seen | None, process: ProcessFacts) -> str:
-    """Without a stack that says more."""
+    """For a process whose stack is not known."""
     known = f"in phase {seen.phase}" if seen and seen.phase else "running"
     disk = ", waiting for a disk" if process.state == "D" else ""
     why = f" (no Python stack: {process.no_stack})" if process.no_stack else ""

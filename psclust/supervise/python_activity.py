@@ -1,4 +1,4 @@
-"""What a client does, by where its Python threads are. Pure."""
+"""The activity of a client, read from the stacks of its Python threads. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _LIBRARY = re.compile(
     r"|/psclust/(?:errors|framing)\.py$"
 )
 _CALLS = re.compile(r"/(?:tensorflow|keras|tf_keras)/")
-# Activities of which the user's line says more.
+# Activities for which the user's own line is more precise.
 _WITH_LINE = (Activity.SESSION, Activity.CREATING, Activity.THREADS, Activity.CALL)
 _QUEUE_RUNNER = "QueueRunnerThread-"
 _STDLIB = sysconfig.get_paths()["stdlib"]

@@ -29,7 +29,7 @@ _WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
 
 
 class Knowledge(Protocol):
-    """What the supervisor knows of its run. Called on its thread only."""
+    """The supervisor's own knowledge of its run. Call it on the supervisor's thread only."""
 
     def evidence(self) -> Evidence:
         """Without what is found on the hosts."""
@@ -124,7 +124,7 @@ class RunInspection:
         return replace(evidence, hosts=inspect(processes, addresses))
 
     def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:
-        """What each task had used before and after some seconds, and how many those were."""
+        """The usage of each task before and after some seconds, and the number of seconds."""
         before, began = {each.task: each.usage for each in self.readings()}, time.monotonic()
         self._over.wait(_WEIGHED_S)
         after = {

@@ -34,7 +34,7 @@ class RunPhase(str, Enum):
 
 
 class AfterStop(Enum):
-    """What happens to a task in STOPPING when its process has ended. REMOVE: the plan no longer has
+    """The fate of a task in STOPPING once its process has ended. REMOVE: the plan no longer has
     it."""
 
     STAY = "stay"

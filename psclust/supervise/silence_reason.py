@@ -101,7 +101,7 @@ def _is_in(activities: Set[Activity], evidence: Evidence, entry: TaskState) -> b
 
 
 def _grouped(findings: Sequence[Finding]) -> str:
-    """Tasks with what they do, the same of several said once."""
+    """Tasks grouped by what they do."""
     groups: dict[str, list[str]] = {}
     for each in findings:
         behind = f", behind {_names(each.waits_for)}" if each.waits_for else ""

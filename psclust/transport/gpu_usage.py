@@ -18,7 +18,7 @@ _MIB = 1 << 20
 @dataclass(frozen=True, slots=True)
 class GpuUsage:
     """memory: bytes on all GPUs. busy: how much of the last moment the busiest of these GPUs was at
-    work, 0 to 1, for whatever process. None: the driver does not tell."""
+    work, 0 to 1, for whatever process. None: the driver does not report it."""
 
     memory: int | None = None
     busy: float | None = None

@@ -68,7 +68,7 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What was found on one host. processes: by task. refusing: addresses of servers that accept no
+    """One look at a host. processes: by task. refusing: addresses of servers that accept no
     connection from there."""
 
     processes: Mapping[str, ProcessFacts] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def process_facts(pid: int, *, stacks: bool) -> ProcessFacts:
         return ProcessFacts(state)
     found = _spied(pid)
     if isinstance(found, str) and state not in _STOPPED:
-        # Not there, or not allowed to look: the program may tell itself.
+        # py-spy is missing or may not look: ask the program itself.
         found = next(
             (_Threads(each, dumped) for each in family(pid) if (dumped := _dumped(each))), found
         )

@@ -1,1 +1,1 @@
-"""What `psclust report` shows of one run."""
+"""The report of one run, `psclust report`."""

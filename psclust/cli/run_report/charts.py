@@ -136,7 +136,7 @@ def _time(seconds: float, step: float) -> str:
 
 
 def charts(story: Story) -> list[Chart]:
-    """Those of which at least two points are known, without what was 0 all the time."""
+    """The curves with at least two known points that are not 0 all the time."""
     length_s = max(story.length_s, 0.001)
     groups = _groups([task.task for task in story.status.tasks])
     known = [

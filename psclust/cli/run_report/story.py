@@ -1,4 +1,4 @@
-"""Everything that a run's folder says about the run, read once."""
+"""The contents of a run's folder, read once."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _end_or_purge(cluster: ClusterFolder, *, now: bool, purge: bool) -> None:
 
 
 def _end_left_agents(cluster: ClusterFolder) -> None:
-    """Those of runs whose supervisor was killed."""
+    """End the agents of runs whose supervisor was killed."""
     left = [run for run in cluster.runs() if run.agents.exists()]
     lock = cluster.lock() if left else None
     if lock is None:  # nothing is left, or it has been started again meanwhile
@@ -92,7 +92,7 @@ def _end_left_agents(cluster: ClusterFolder) -> None:
 
 
 def _remove_left_hosts(cluster: ClusterFolder) -> None:
-    """Those of runs whose launcher died before it could remove them."""
+    """Remove the hosts of runs whose launcher died before it could do that."""
     left = [run for run in cluster.runs() if run.made_hosts.exists()]
     if left:
         from psclust.reach.made_hosts import remove_hosts

@@ -166,7 +166,7 @@ class LogQuery:
         self.undated = 0
 
     def lines(self, status: RunStatus, last: int | None = None) -> Iterator[LogLine]:
-        """Those printed since the last call. last: of each task, at most so many."""
+        """Lines printed since the last call. last: at most so many of each task."""
         tasks = [task for task in status.tasks if not self._tasks or task.task in self._tasks]
         found = (filter(self._is_chosen, self._of_task(status, task)) for task in tasks)
         return merged(iter(deque(lines, last)) if last is not None else lines for lines in found)

@@ -1,4 +1,4 @@
-"""What a check finds about a host."""
+"""The result of one check of one host."""
 
 from __future__ import annotations
 

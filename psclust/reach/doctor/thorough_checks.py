@@ -18,7 +18,7 @@ class Surroundings:
     """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`.
     names: name -> address. visible: CUDA_VISIBLE_DEVICES. shim: the address that a server under the
     server shim listened on, None where there is no shim for the host. firewall: None if only root
-    could tell. build: of TensorFlow; None without it. kernels_fit: None if nobody knows yet."""
+    could tell. build: of TensorFlow; None without it. kernels_fit: None if not checked yet."""
 
     host: str
     address: str | None

@@ -104,7 +104,7 @@ class KubeApi:
             )
 
     def list_pods(self, selector: str) -> Sequence[Object]:
-        """Those with such labels, as JSON has them, by name."""
+        """The pods with these labels, as JSON, sorted by name."""
         with self._refusing("list", "pods"):
             found = self._core.list_namespaced_pod(
                 self.location.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S

@@ -130,7 +130,7 @@ def _wait_until_running(
 
 
 def _grouped(states: Mapping[str, PodState]) -> Sequence[str]:
-    """A line for each thing that is said of pods, with their names."""
+    """One line for each distinct state, with the names of its pods."""
     groups: dict[str, list[str]] = {}
     for name, state in states.items():
         groups.setdefault(str(state), []).append(name)

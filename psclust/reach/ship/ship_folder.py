@@ -20,9 +20,9 @@ _TIMEOUT_S = 600.0  # for a host to take in what it was sent
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """What a host has now. program: the program's folder, to work in and to import from; None if
-    none was to be sent. psclust: the folder to put on PYTHONPATH; None if psclust is installed.
-    files, size: how many files were sent, and their bytes."""
+    """The shipped folders of a host. program: the program's folder, to work in and to import from;
+    None if none was to be sent. psclust: the folder to put on PYTHONPATH; None if psclust is
+    installed. files, size: how many files were sent, and their bytes."""
 
     program: str | None
     psclust: str | None

@@ -118,7 +118,7 @@ def node_records(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, 
 
 
 def job_record(job: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What Slurm knows of a job, such as JobState. Raises UsageError."""
+    """Slurm's record of a job, with keys such as JobState. Raises UsageError."""
     return dict(re.findall(r"(\w+)=(\S*)", scontrol(["--oneliner", "show", "job", job], environ)))
 
 
@@ -154,7 +154,7 @@ def expand_counts(text: str) -> list[int]:
 
 
 def scontrol(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What it prints. Raises UsageError."""
+    """The command's output. Raises UsageError."""
     try:
         done = subprocess.run(
             ["scontrol", *arguments],

@@ -191,7 +191,7 @@ def _state(record: Mapping[str, Any]) -> JobState:
 
 
 def _call(command: Sequence[str], stdin: str | None = None) -> str:
-    """What it prints, of `sbatch --test-only` on stderr. Raises UsageError."""
+    """The command's output; `sbatch --test-only` prints on stderr. Raises UsageError."""
     name = command[0]
     try:
         done = subprocess.run(

@@ -1,5 +1,5 @@
-"""What else on a host can stop a cluster: names, proxies, a firewall, servers on every interface;
-and its GPUs."""
+"""Other things on a host that can stop a cluster: names, proxies, a firewall, servers on every
+interface; and its GPUs."""
 
 from __future__ import annotations
 
