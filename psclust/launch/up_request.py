@@ -17,7 +17,7 @@ from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.reach.ways import batch_system, find_hosts
-from psclust.rundir.folder import ClusterFolder, state_root
+from psclust.rundir.folder import ClusterFolder, RunFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
 from psclust.spec.cluster import Task
@@ -42,28 +42,27 @@ class UpRequest:
 
     def plan(
         self,
-        run: Run,
+        folder: RunFolder | None,
         ports: Mapping[Task, int],
         remote_hosts: Mapping[str, RemoteHost] | None = None,
         layout: ClusterLayout | None = None,
     ) -> Plan:
-        """See `psclust.plan.build_plan.build_plan`. layout: another one than its own, of a run that
-        has lost hosts."""
+        """See `psclust.plan.build_plan.build_plan`. folder: the run's, None before it has one.
+        layout: another one than its own, of a run that has lost hosts."""
         return build_plan(
             self.file,
             layout or self.layout,
             self.launcher,
-            run,
+            _run(self.cluster, folder),
             ports,
             scripts=self.scripts,
             remote_hosts=remote_hosts,
-            job_restarts=batch_system().restarts(self.launcher.environ),
         )
 
     def plan_before_start(self) -> Plan:
         """Without the ports that psclust chooses and what only other hosts know."""
         ports = self.layout.fixed_ports(self.file.ports)
-        return self.plan(_unknown_run(self.cluster), ports)
+        return self.plan(None, ports)
 
 
 def read_request(
@@ -94,12 +93,13 @@ def read_request(
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)
-    first = first_tasks(file, layout, launcher, _unknown_run(cluster), scripts)
+    first = first_tasks(file, layout, launcher, _run(cluster, None), scripts)
     return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), first)
 
 
-def _unknown_run(cluster: ClusterFolder) -> Run:
-    return Run("<run>", str(cluster.path / "<run>"))
+def _run(cluster: ClusterFolder, folder: RunFolder | None) -> Run:
+    folder = folder or RunFolder(cluster.path / "<run>")
+    return Run(folder.id, str(folder.path), batch_system().restarts(os.environ))
 
 
 def _suited_without_file(text: ClusterText) -> tuple[ClusterText, str | None]:

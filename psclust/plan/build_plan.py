@@ -29,10 +29,12 @@ from psclust.spec.preload_limits import Preload, is_read
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Id and folder of the run that a plan is for."""
+    """Id and folder of the run that a plan is for. job_restarts: how often the batch job around it
+    has been started again."""
 
     id: str
     folder: str
+    job_restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,6 @@ class _Request:
     remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
     scripts: Mapping[str, ScriptFacts]
-    job_restarts: int
 
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
@@ -77,15 +78,11 @@ def build_plan(
     *,
     scripts: Mapping[str, ScriptFacts] | None = None,
     remote_hosts: Mapping[str, RemoteHost] | None = None,
-    job_restarts: int = 0,
 ) -> Plan:
     """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of
     each job's Python program, if its source can be read. `remote_hosts`: the hosts with an agent,
-    by name; none if all tasks run on this machine. `job_restarts`: how often the batch job around
-    the run has been started again."""
-    request = _request(
-        file, layout, launcher, run, ports, scripts or {}, remote_hosts or {}, job_restarts
-    )
+    by name; none if all tasks run on this machine."""
+    request = _request(file, layout, launcher, run, ports, scripts or {}, remote_hosts or {})
     tasks = _with_summaries(
         request,
         [
@@ -130,7 +127,6 @@ def _request(
     ports: Mapping[Task, int],
     scripts: Mapping[str, ScriptFacts],
     remote_hosts: Mapping[str, RemoteHost],
-    job_restarts: int = 0,
 ) -> _Request:
     layout = layout.reached_at({name: host.address for name, host in remote_hosts.items()})
     return _Request(
@@ -146,7 +142,6 @@ def _request(
         remote_hosts,
         ports,
         scripts,
-        job_restarts,
     )
 
 
@@ -317,8 +312,8 @@ def _environment(
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()
         env |= task_environment.pace_environment(file)
-        if request.job_restarts:
-            env["PSCLUST_JOB_ATTEMPT"] = str(request.job_restarts + 1)
+        if request.run.job_restarts:
+            env["PSCLUST_JOB_ATTEMPT"] = str(request.run.job_restarts + 1)
     if request.role_by[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):

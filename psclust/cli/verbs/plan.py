@@ -22,7 +22,6 @@ from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.program_variables import PlannedPlacement, planned_placement
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
-from psclust.plan.build_plan import Run
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -172,7 +171,7 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     remote_hosts = inputs.remote_hosts if inputs else {}
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
     layout = lay_out(request.file, running.lost) if running.lost else request.layout
-    return request.plan(Run(folder.id, str(folder.path)), ports, remote_hosts, layout)
+    return request.plan(folder, ports, remote_hosts, layout)
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:
