@@ -106,9 +106,9 @@ def read_hosts(
 
 
 @contextmanager
-def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connections]:
-    """Connections to all hosts, or with `partial` to those that are reached; a line at the bottom
-    of a terminal shows the progress. Raises StartError."""
+def logged_in(file: ClusterFile, hosts: Sequence[Host]) -> Iterator[Connections]:
+    """Connections to the hosts that are reached; a line at the bottom of a terminal shows the
+    progress. Raises StartError."""
     from psclust.reach.ways import connect
 
     view = output.LiveView()
@@ -117,9 +117,7 @@ def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connect
         view.footer(f"logging in: {done} of {counted(count, 'host')}")
 
     try:
-        with connect(
-            request.file, request.hosts, partial=partial, progress=progress
-        ) as connections:
+        with connect(file, hosts, partial=True, progress=progress) as connections:
             view.close()
             yield connections
     finally:

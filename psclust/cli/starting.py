@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from psclust.cli import output
 from psclust.cli.follower import Follower
 from psclust.cli.held_by_program import stay_held
-from psclust.cli.host_options import HostRequest, logged_in
+from psclust.cli.host_options import logged_in
 from psclust.cli.interrupts import Interrupts
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.summary import report_end
@@ -18,7 +19,6 @@ from psclust.cli.terminal_text import look_of
 from psclust.errors import StartError, UsageError
 from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
-from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import claim_or_change
 from psclust.launch.preflight import refuse_too_few_files, refuse_what_cannot_start
 from psclust.launch.start_run import claim_name, start_run
@@ -31,6 +31,8 @@ from psclust.reach.connections import Connections
 from psclust.reach.ways import batch_of
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import SAVED_CODE, RunStatus
+from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
 from psclust.supervise.pace import Pace
 
@@ -101,8 +103,7 @@ def _start_held(request: UpRequest, program: int) -> int:
         hold_run(request, folder, lock, lambda: interrupts.count) as run,
     ):
         with run.ended_on_failure():
-            hosts = HostRequest(other_hosts(request.file), request.file)
-            plan, statuses = start_run(run, request, lambda: logged_in(hosts), lambda line: None)
+            plan, statuses = start_run(run, request, logged_in, lambda line: None)
         return stay_held(program, run, statuses, StartupNotes(plan), interrupts)
 
 
@@ -129,7 +130,7 @@ def _start_and_stay(
     ):
         try:
             with run.ended_on_failure(), interrupts.raised():
-                plan, statuses = start_run(run, request, lambda: _log_in(request), output.say)
+                plan, statuses = start_run(run, request, _log_in, output.say)
         except KeyboardInterrupt:
             name, code = interrupts.last
             run.end(f"interrupted ({name})", code)
@@ -164,11 +165,10 @@ def _top_follower(run: HeldRun, view: output.LiveView, plan: Plan) -> Follower:
     return TopFollower(run.folder, view, run.client.readings, plan.name, shown=plan.notes)
 
 
-def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
-    hosts = other_hosts(request.file)
-    if not request.file.found:
+def _log_in(file: ClusterFile, hosts: Sequence[Host]) -> AbstractContextManager[Connections]:
+    if not file.found:
         output.say(f"logging in to {counted(len(hosts), 'host')}")
-    return logged_in(HostRequest(hosts, request.file))
+    return logged_in(file, hosts)
 
 
 def _follow(

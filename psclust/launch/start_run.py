@@ -26,6 +26,8 @@ from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
 from psclust.rundir.origin import Origin
+from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile
 from psclust.supervise.replan import PlanInputs, write_plan_inputs
 
 if TYPE_CHECKING:
@@ -68,24 +70,24 @@ def _new_run(request: UpRequest, job: str | None) -> RunFolder:
 def start_run(
     run: HeldRun,
     request: UpRequest,
-    log_in: Callable[[], AbstractContextManager[Connections]],
+    log_in: Callable[[ClusterFile, Sequence[Host]], AbstractContextManager[Connections]],
     say: Callable[[str], None],
 ) -> tuple[Plan, StatusStream]:
-    """Start agents on the hosts, plan the run and have the supervisor start it. `log_in` is
-    called if there are other hosts; `say` gets lines for the user. Raises StartError, UsageError,
+    """Start agents on the hosts, plan the run and have the supervisor start it. `log_in` is called
+    if there are other hosts; `say` gets lines for the user. Raises StartError, UsageError,
     NoRunError; call it in `run.ended_on_failure()`."""
     run.wait_for_supervisor()
     statuses = StatusStream(run.client.watch())
     remote_hosts: Mapping[str, RemoteHost] = {}
-    earlier = [
-        each for each in request.cluster.runs() if each.id != run.folder.id
-    ]  # dead, as their name is ours
+    # Dead, as their name is ours.
+    earlier = [each for each in request.cluster.runs() if each.id != run.folder.id]
     end_earlier_agents(request.cluster, earlier, say)
-    if other_hosts(request.file):
+    hosts = other_hosts(request.file)
+    if hosts:
         for each in earlier:
             remove_hosts(each)
         make_hosts(run.folder, request.file, say)
-        with log_in() as connections:
+        with log_in(request.file, hosts) as connections:
             remote_hosts = start_host_agents(request, run.folder, run.client, connections, say)
     plan = plan_run(request, run.folder, run.client, remote_hosts)
     for note in plan.notes:

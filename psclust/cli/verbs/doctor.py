@@ -58,7 +58,7 @@ def command(
         names = [host.name for host in request.hosts]
         if request.file.found and not as_json:
             output.say(request.file.found)
-        with logged_in(request) as connections:
+        with logged_in(request.file, request.hosts) as connections:
             found = examine(connections, *wanted, Path.cwd())
     if as_json:
         output.data([asdict(finding) for finding in found])

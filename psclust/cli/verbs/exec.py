@@ -70,7 +70,7 @@ def command(
     if not request.hosts:
         raise UsageError("no host is named; write -H a,b, or `hosts:` in the cluster file.")
     line = words[0] if len(words) == 1 else shlex.join(words)
-    with logged_in(request) as connections:
+    with logged_in(request.file, request.hosts) as connections:
         done = attempt_on_each(
             connections.names, lambda host: _run(connections, host, line, timeout)
         )

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import psclust
 from psclust.errors import PsclustError
-from psclust.reach.connections import Connections
-from psclust.reach.fan_out import all_or_error, attempt_on_each
+from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host.facts import package_digest
-from psclust.reach.python.remote_command import candidates
 from psclust.reach.ways import connection_variables
 
 
@@ -50,13 +48,6 @@ class HostFacts:
     shared: bool
     clock: float
     clock_error: float
-
-
-def gather_facts(connections: Connections, wanted: str | None) -> dict[str, HostFacts]:
-    """Of every host, in one round trip each. Raises StartError with a line for each host whose
-    Python psclust cannot use."""
-    with HostPythons(connections, candidates(wanted)) as pythons:
-        return all_or_error(try_gather_facts(pythons))
 
 
 def try_gather_facts(
