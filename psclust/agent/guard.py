@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from psclust.transport.process_stat import PARENT, stat_fields
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -135,9 +137,7 @@ def children() -> set[int]:
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
-            stat = Path(f"/proc/{name}/stat").read_bytes()
-            # State and parent follow the name, which may contain anything.
-            if int(stat.rpartition(b")")[2].split()[1]) == os.getpid():
+            if int(stat_fields(int(name))[PARENT]) == os.getpid():
                 found.add(int(name))
     return found
 

@@ -26,6 +26,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import add_secure_port
+from psclust.transport.process_stat import START_TICKS, stat_fields
 from psclust.transport.server_shim import server_shim
 
 _TELL_S = 2.0  # for a supervisor that is connecting when the agent stops
@@ -246,13 +247,7 @@ def _record_processes(path: Path, guard: int) -> None:
     """This process and its `guard`: [[pid, start], [pid, start]], the starts in ticks since the
     machine's. By this record the next `psclust up` finds an agent that has lost its supervisor
     (`psclust.reach.python.on_host.end_agent`). Raises StartError."""
-    write_required(path, json.dumps([[pid, _started(pid)] for pid in (os.getpid(), guard)]))
-
-
-def _started(pid: int) -> int:
-    return int(
-        Path(f"/proc/{pid}/stat")
-        .read_text(encoding="utf-8", errors="replace")
-        .rpartition(")")[2]
-        .split()[19]
+    write_required(
+        path,
+        json.dumps([[pid, int(stat_fields(pid)[START_TICKS])] for pid in (os.getpid(), guard)]),
     )

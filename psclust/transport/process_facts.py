@@ -4,7 +4,6 @@ are."""
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import socket
@@ -17,11 +16,11 @@ from pathlib import Path
 
 from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuUsage
+from psclust.transport.process_stat import START_TICKS, STATE, TICKS_A_SECOND, stat_fields
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
 _LARGEST_SOURCE = 1 << 20  # bytes
 _LONGEST_LINE = 60
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
 _STOPPED = ("T", "t")
@@ -173,10 +172,9 @@ def _spied(pid: int) -> _Threads | str:
 
 def process_state(pid: int) -> str | None:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat_fields(pid)[STATE]
     except OSError:
         return None
-    return stat.rpartition(") ")[2][:1]
 
 
 def _py_spy() -> str | None:
@@ -224,15 +222,9 @@ def source_line(pid: int, file: str, line: int) -> str | None:
 
 def _began(pid: int) -> float:
     """When a process began, in seconds since the epoch."""
-    ticks = (
-        Path(f"/proc/{pid}/stat")
-        .read_text(encoding="utf-8", errors="replace")
-        .rpartition(") ")[2]
-        .split()[19]
-    )
     boot = next(
         line
         for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()
         if line.startswith("btime ")
     )
-    return int(boot.split()[1]) + int(ticks) / _TICKS
+    return int(boot.split()[1]) + int(stat_fields(pid)[START_TICKS]) / TICKS_A_SECOND

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from psclust.transport.gpu_usage import GpuUsage, gpu_usage
+from psclust.transport.process_stat import SYSTEM_TICKS, TICKS_A_SECOND, USER_TICKS, stat_fields
 
 _NETLINK_SOCK_DIAG, _TCPDIAG_GETSOCK, _DUMP = (
     4,
@@ -35,7 +36,7 @@ _MESSAGE_BYTES, _INODE = 72, struct.Struct("=I")  # of inet_diag_msg, whose last
 _ACKED = struct.Struct("=QQ")  # of tcp_info: bytes_acked, bytes_received
 _ACKED_OFFSET = 120
 _LISTENING = 10
-_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEEPEST = 4  # generations of children
 
 
@@ -89,13 +90,8 @@ def usage(
     sockets: dict[int, tuple[int, int]] = {}
     for each in pids:
         with suppress(OSError):
-            fields = (
-                Path(f"/proc/{each}/stat")
-                .read_text(encoding="utf-8", errors="replace")
-                .rpartition(") ")[2]
-                .split()
-            )
-            cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
+            fields = stat_fields(each)
+            cpu_s += (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / TICKS_A_SECOND
             memory += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
             if connections is not None:
                 sockets.update(
