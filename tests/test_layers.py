@@ -379,7 +379,7 @@ def test_a_breach_would_be_seen(place: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        ("cli/x.py", "import psclust\nfrom psclust.supervise.state_machine import step"),
+        ("cli/x.py", "import psclust\nfrom psclust.supervise.state_machine import transition"),
         (
             "train/x.py",
             (

@@ -31,11 +31,11 @@ _LISTEN_S = 30.0
 
 
 class AgentService:
-    """Turns RPCs into calls of an Agent. reported: set when the supervisor has been sent the
+    """Turns RPCs into calls of an Agent. sent_reason: set when the supervisor has been sent the
     agent's reason to stop."""
 
     def __init__(self, agent: Agent) -> None:
-        self.reported = threading.Event()
+        self.sent_reason = threading.Event()
         self._agent = agent
         self._listeners: list[socket.socket] = []
         self._gpus = GpuReader()
@@ -69,7 +69,7 @@ class AgentService:
         try:
             return pb.RenewLeaseReply(clock=self._agent.renew(request.until))
         except StoppingError as error:
-            self.reported.set()
+            self.sent_reason.set()
             refuse(context, error)
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
@@ -111,7 +111,7 @@ class AgentService:
         for update in stream_updates(self._agent, request, context.is_active):
             yield update
             if update.WhichOneof("update") == "stopping":
-                self.reported.set()
+                self.sent_reason.set()
 
     def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []

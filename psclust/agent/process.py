@@ -211,7 +211,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     transport.close()
     # A supervisor that cannot connect any more would not learn why, and wait until the lease is
     # over.
-    service.reported.wait(_TELL_S)
+    service.sent_reason.wait(_TELL_S)
     # Time for the supervisor to receive the last updates.
     server.stop(grace=0.5).wait()
     return 0

@@ -91,7 +91,7 @@ def _replace_tasks(
     obstacle = _obstacle(state, vital, now)
     if obstacle is not None:
         return state, replace(otherwise, text=f"{otherwise.text}; {obstacle}")
-    return _hold(state, missing, now), Move(state.lost, otherwise, vital=bool(vital))
+    return _delay_starts(state, missing, now), Move(state.lost, otherwise, vital=bool(vital))
 
 
 def _names(entries: Sequence[TaskState]) -> str:
@@ -133,7 +133,7 @@ def _obstacle(state: RunState, vital: Sequence[TaskState], now: float) -> str | 
     return None
 
 
-def _hold(state: RunState, missing: Sequence[TaskState], now: float) -> RunState:
+def _delay_starts(state: RunState, missing: Sequence[TaskState], now: float) -> RunState:
     """Count and delay the restarts as after any other death, and at least until the lost host's own
     agent has ended its tasks."""
     assert state.plan is not None
@@ -144,5 +144,5 @@ def _hold(state: RunState, missing: Sequence[TaskState], now: float) -> RunState
     return replace(
         state,
         tasks={**state.tasks, **counted},
-        hold=now + max(state.plan.deadlines.stop_s, *delays),
+        no_start_before=now + max(state.plan.deadlines.stop_s, *delays),
     )

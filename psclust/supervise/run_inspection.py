@@ -75,7 +75,7 @@ class RunInspection:
             for task, entry in evidence.state.tasks.items()
         ]
 
-    def report(self) -> None:
+    def post_explanation(self) -> None:
         """Explain why no step is made, to the rules and the user."""
         with suppress(RunEndedError):
             findings = self.explain()

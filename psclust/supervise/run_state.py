@@ -120,7 +120,7 @@ class RunState:
     ends. due: end of the finishing grace.
     silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost
     hosts whose tasks are not needed unless a program starts again. notes: sentences for the user.
-    hold: set while tasks of a lost host move; no task starts before that time, nor before every
+    no_start_before: set while tasks of a lost host move; no task starts earlier, nor before every
     process that knows the old addresses has ended. stepped: when a program last reported another
     step. asked: whether it was asked why there is none; explained: when the answer came."""
 
@@ -136,7 +136,7 @@ class RunState:
     lost: tuple[str, ...] = ()
     missed: tuple[HostLost, ...] = ()
     notes: tuple[str, ...] = ()
-    hold: float | None = None
+    no_start_before: float | None = None
     stepped: float = 0.0
     asked: bool = False
     explained: float | None = None

@@ -1,9 +1,9 @@
 """The rules of a run: events in, actions out.
 
 Rule 1: every decision is made here, or in the pure functions called from here: `task_table`,
-`restart_rule`, `host_loss`, `run_end` and others. `step` is a pure function of a state, an event
-and the time; it starts nothing, reads no clock and touches no disk. The supervisor reports what
-happened and carries out what `step` returns.
+`restart_rule`, `host_loss`, `run_end` and others. `transition` is a pure function of a state, an
+event and the time; it starts nothing, reads no clock and touches no disk. The supervisor reports
+what happened and carries out what `transition` returns.
 Rule 2: no rule knows how or where a task runs: a fork server, SSH and a test's replayed history
 look the same to it.
 
@@ -50,7 +50,7 @@ from psclust.supervise.stragglers import describe_stop
 from psclust.supervise.task_table import TABLE
 
 
-def step(state: RunState, event: Event, now: float) -> Result:
+def transition(state: RunState, event: Event, now: float) -> Result:
     """The next state, and the actions to carry out, in order."""
     actions: list[Action] = []
     state = note_sign(state, event, now)
@@ -155,7 +155,7 @@ def _follow_verdict(
 
 
 def _not_moved(state: RunState, event: NotMoved, now: float) -> Result:
-    state = replace(state, hold=None)
+    state = replace(state, no_start_before=None)
     if not event.move.vital:
         return state, []
     return stop_run(
@@ -191,7 +191,7 @@ def _deadlines(state: RunState, now: float) -> Result:
     ]
     if (
         missing
-        and state.hold is None
+        and state.no_start_before is None
         and now - max(state.applied, max(state.tasks[task].since for task in missing))
         >= limits.start_s
     ):
@@ -237,13 +237,13 @@ def _settle(state: RunState, now: float) -> Result:
 
 
 def _start_ready(state: RunState, now: float) -> Result:
-    if state.hold is not None:
-        if now < state.hold or any(
+    if state.no_start_before is not None:
+        if now < state.no_start_before or any(
             entry.phase is TaskPhase.STOPPING or lacks_host(state, entry)
             for entry in state.tasks.values()
         ):
             return state, []
-        state = replace(state, hold=None, applied=now)
+        state = replace(state, no_start_before=None, applied=now)
     actions: list[Action] = []
     answering = {task for task, entry in state.tasks.items() if entry.phase is TaskPhase.RUNNING}
     for entry in list(state.tasks.values()):

@@ -33,7 +33,7 @@ from psclust.supervise.pace import Pace
 from psclust.supervise.run_inspection import Inspector, RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
-from psclust.supervise.state_machine import step
+from psclust.supervise.state_machine import transition
 from psclust.transport.api import Output, Transport
 
 LOG = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ class Supervisor:
         if not is_frequent:
             LOG.info("%s", _brief(event))
         before, now = self._state, time.monotonic()
-        self._state, actions = step(before, event, now)
+        self._state, actions = transition(before, event, now)
         self._events.append(
             event_records(before, event, self._state, actions, now), time.time(), now - self._began
         )
@@ -222,7 +222,9 @@ class Supervisor:
             elif isinstance(action, events.Move):
                 self._move(action)
             elif isinstance(action, events.Explain):
-                threading.Thread(target=self.inspection.report, name="explain", daemon=True).start()
+                threading.Thread(
+                    target=self.inspection.post_explanation, name="explain", daemon=True
+                ).start()
             elif isinstance(action, events.Look):
                 threading.Thread(
                     target=self.inspection.look, args=(action,), name="look", daemon=True

@@ -117,7 +117,7 @@ def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path)
         start_local_python(sys.executable) as here,
         pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."),
     ):
-        here.ask("mesh", {"step": "listen"})
+        here.ask("mesh", {"work": "listen"})
 
 
 AGENT = """

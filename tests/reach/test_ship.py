@@ -298,7 +298,7 @@ def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = {
-        "step": "take",
+        "work": "take",
         "cache": str(tmp_path),
         "run": "digits.1.h1",
         "trees": [],

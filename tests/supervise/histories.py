@@ -19,7 +19,7 @@ from psclust.supervise.events import (
     Started,
 )
 from psclust.supervise.run_state import RunState, TaskPhase
-from psclust.supervise.state_machine import step
+from psclust.supervise.state_machine import transition
 
 PS, W0, W1, CHIEF, EVAL = (
     Task("ps", 0),
@@ -72,7 +72,7 @@ class Replay:
     def at(self, now: float, *events: Event) -> list[str]:
         fresh: list[str] = []
         for event in events:
-            self.state, actions = step(self.state, event, now)
+            self.state, actions = transition(self.state, event, now)
             fresh += [word(action) for action in actions if not isinstance(action, Look)]
         self.said += fresh
         return fresh

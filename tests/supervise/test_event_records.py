@@ -32,7 +32,7 @@ from psclust.supervise.events import (
     Stop,
     Tick,
 )
-from psclust.supervise.state_machine import step
+from psclust.supervise.state_machine import transition
 from psclust.supervise.task_finding import Finding
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ class Recorder(Replay):
         found: list[Any] = []
         for event in events:
             before = self.state
-            self.state, actions = step(before, event, now)
+            self.state, actions = transition(before, event, now)
             found += event_records(before, event, self.state, actions, now)
         for each in found:
             assert set(each) == {"kind", *KINDS[each["kind"]]}

@@ -19,7 +19,7 @@ from psclust.supervise.events import (
     Stepped,
     Tick,
 )
-from psclust.supervise.state_machine import step
+from psclust.supervise.state_machine import transition
 
 
 class Asked(Replay):
@@ -28,7 +28,7 @@ class Asked(Replay):
     def at(self, now: float, *events: Event) -> list[str]:
         found: list[Action] = []
         for event in events:
-            self.state, actions = step(self.state, event, now)
+            self.state, actions = transition(self.state, event, now)
             found += [action for action in actions if not isinstance(action, Look)]
         return ["explain" if isinstance(action, Explain) else word(action) for action in found]
 

@@ -22,7 +22,7 @@ from psclust.supervise.events import (
     Stop,
     Tick,
 )
-from psclust.supervise.state_machine import step
+from psclust.supervise.state_machine import transition
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Watched(Replay):
 
     def at(self, now: float, *events: Event) -> list[str]:
         for event in events:
-            self.state, actions = step(self.state, event, now)
+            self.state, actions = transition(self.state, event, now)
             self.looks += [action for action in actions if isinstance(action, Look)]
         return []
 

@@ -20,7 +20,7 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase
-from psclust.supervise.state_machine import step
+from psclust.supervise.state_machine import transition
 from psclust.supervise.task_table import TABLE
 
 
@@ -97,7 +97,7 @@ def test_a_task_that_starts_while_the_run_is_being_stopped_is_stopped_too() -> N
 
 
 def test_a_run_that_was_never_given_a_plan_can_be_stopped() -> None:
-    state, actions = step(RunState(), Stop("nobody came"), 5)
+    state, actions = transition(RunState(), Stop("nobody came"), 5)
     assert state.phase is RunPhase.ENDED
     assert [word(action) for action in actions] == ["end 1"]
 

@@ -149,7 +149,7 @@ def _check_network(
     pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]
 ) -> list[Finding]:
     token = secrets.token_hex(8)
-    listen = {"step": "listen", "ranges": list(ranges), "token": token}
+    listen = {"work": "listen", "ranges": list(ranges), "token": token}
     listening = attempt_on_each(
         list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]})
     )
@@ -185,7 +185,7 @@ def _dial(
 ) -> list[Unreached]:
     others = [target for target in targets if target[0] != host]
     answer: list[Any] = python.ask(
-        "mesh", {"step": "dial", "targets": others, "timeout_s": _DIAL_S, "token": token}
+        "mesh", {"work": "dial", "targets": others, "timeout_s": _DIAL_S, "token": token}
     )
     return [
         Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer

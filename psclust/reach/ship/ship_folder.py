@@ -68,7 +68,7 @@ def _place(
         entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None
     }
     question = {
-        "step": "take",
+        "work": "take",
         "cache": facts.cache,
         "run": _on(run, facts.host),
         "trees": [_as_json(tree) for tree in trees],
@@ -103,7 +103,7 @@ def unship(python: HostPython, host: str, cache: str, runs: Mapping[str, str]) -
     """Remove each run (NAME.ID) and its own folder from one host, with what was shipped for no
     other run; returns the folders that stay because a process uses them."""
     asked = [
-        {"step": "purge", "cache": cache, "run": _on(run, host), "folder": folder}
+        {"work": "purge", "cache": cache, "run": _on(run, host), "folder": folder}
         for run, folder in runs.items()
     ]
     return [

@@ -32,7 +32,7 @@ def main(command: str) -> None:
             keep(command, alive, end)
         os._exit(0)
     for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, report)
+        signal.signal(number, forward)
     os.close(0)
     os.close(end)
     os.close(alive)
@@ -41,7 +41,7 @@ def main(command: str) -> None:
     os._exit(int(code or b"1"))
 
 
-def report(number: int, frame: object) -> None:
+def forward(number: int, frame: object) -> None:
     with contextlib.suppress(OSError):  # the launcher is gone
         os.write(1, NOTICE + signal.Signals(number).name.encode() + b"\n")
 

@@ -13,13 +13,13 @@ _listeners: list[socket.socket] = []
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> Any:
-    """step listen: on `address`, in each of `ranges` of ports (first, last); returns the free port
+    """work listen: on `address`, in each of `ranges` of ports (first, last); returns the free port
     it found in each, or an error.
-    step dial: each of `targets` (name, address, port) within `timeout_s`; returns the targets that
+    work dial: each of `targets` (name, address, port) within `timeout_s`; returns the targets that
     failed, and why.
     `token`: sent by the listeners, to tell them from other servers."""
     token = question["token"].encode()
-    if question["step"] == "listen":
+    if question["work"] == "listen":
         return [_listen(question["address"], low, high, token) for low, high in question["ranges"]]
     return _dial(question["targets"], question["timeout_s"], token)
 

@@ -47,15 +47,15 @@ class Tree(NamedTuple):
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `cache`, the store's folder; `run`, a file name for a run on this host; `step`,
+    """`question`: `cache`, the store's folder; `run`, a file name for a run on this host; `work`,
     and what that needs.
 
-    step purge: remove `folder`, the run's own, and what only this run used; `kept`: the folders
+    work purge: remove `folder`, the run's own, and what only this run used; `kept`: the folders
     that stay because a process uses them.
-    step take: have `trees` here, built from `contents` (digest and size of each) that follow in the
+    work take: have `trees` here, built from `contents` (digest and size of each) that follow in the
     stream. `folders`: those of the trees, None while contents are `missing`; `free`: bytes; or
     `changed`: contents that differ from their digest."""
-    if question["step"] == "purge":
+    if question["work"] == "purge":
         _remove_run(question["folder"])
         with _Store(question["cache"], fcntl.LOCK_EX) as store:
             return {"kept": store.forget(question["run"])}
