@@ -63,7 +63,9 @@ def test_it_has_the_libraries_and_the_page_and_no_tests(wheel: Path) -> None:
     for library in ("_server_shim", "_kernels"):
         assert any(name.startswith(f"psclust/native/{library}") for name in names)
     assert "psclust/cli/run_report/page.html" in names
-    assert not any(name.startswith("tests/") for name in names)
+    assert not any(name.startswith(("tests/", "beds/")) for name in names)
+    testing = {name.rpartition("/")[2] for name in names if name.startswith("psclust/testing/")}
+    assert testing == {"__init__.py", "pytest_plugin.py", "wait.py"}
 
 
 def test_what_it_installs_starts_a_cluster(wheel: Path, bed: CommandBed, environment: Path) -> None:
