@@ -154,30 +154,32 @@ def _check_network(
         list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]})
     )
     found: list[Finding] = []
-    places = _succeeded(listening, "network", found)
+    ports = _succeeded(listening, "network", found)
     deaf = {
         host: f"{addresses[host]}: {one}"
-        for host, ones in places.items()
+        for host, ones in ports.items()
         for one in ones
         if isinstance(one, str)
     }
     targets = [
         (host, addresses[host], one)
-        for host, ones in places.items()
+        for host, ones in ports.items()
         for one in ones
         if isinstance(one, int)
     ]
     dialled = _succeeded(
-        attempt_on_each(list(places), lambda host: _dial(pythons[host], host, targets, token)),
+        attempt_on_each(list(ports), lambda host: _dial(pythons[host], host, targets, token)),
         "network",
         found,
     )
-    return found + network(list(dialled), [way for ways in dialled.values() for way in ways], deaf)
+    return found + network(
+        list(dialled), [each for failed in dialled.values() for each in failed], deaf
+    )
 
 
 def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
     """A port for each range, or why there is none."""
-    return [place.get("port") or str(place["error"]) for place in python.ask("mesh", question)]
+    return [each.get("port") or str(each["error"]) for each in python.ask("mesh", question)]
 
 
 def _dial(

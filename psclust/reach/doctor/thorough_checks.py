@@ -1,5 +1,5 @@
-"""The checks that `doctor` makes beside the quick ones: what else of a host is in the way of a
-cluster, and the network. Pure."""
+"""The checks that `doctor` makes beside the quick ones: other obstacles on a host, and the network.
+Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """A way between two hosts that is closed."""
+    """A connection from one host to another that fails."""
 
     source: str
     target: str
-    place: str
+    address: str
     reason: str
 
 
@@ -68,11 +68,11 @@ def network(
         for host, why in deaf.items()
     ]
     for host in hosts:
-        ways = [way for way in unreached if way.source == host]
-        if ways:
-            shown = ", ".join(f"{way.target} at {way.place} ({way.reason})" for way in ways[:4]) + (
-                " and more" if len(ways) > 4 else ""
-            )
+        failed = [each for each in unreached if each.source == host]
+        if failed:
+            shown = ", ".join(
+                f"{each.target} at {each.address} ({each.reason})" for each in failed[:4]
+            ) + (" and more" if len(failed) > 4 else "")
             remedy = "Open the ports of `ports:` between the hosts."
             found.append(Finding(host, "network", "problem", f"cannot reach {shown}", remedy))
         elif host not in deaf:
@@ -179,13 +179,13 @@ def _exposure(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
             "note", text, "Others must reach it by an address of its own: name one as the host."
         )
         return
-    place, public = f"{host.address} ({interface})", ipaddress.ip_address(host.address).is_global
+    shown, public = f"{host.address} ({interface})", ipaddress.ip_address(host.address).is_global
     if ipaddress.ip_address(host.address).is_loopback or host.firewall:
-        yield Verdict("ok", f"{place}{', behind a firewall' if host.firewall else ''}")
+        yield Verdict("ok", f"{shown}{', behind a firewall' if host.firewall else ''}")
         return
     seen = "no firewall" if host.firewall is False else "a firewall only root could see"
     text = (
-        f"{place}, {seen}: anyone who reaches it{' from the internet' if public else ''} can run "
+        f"{shown}, {seen}: anyone who reaches it{' from the internet' if public else ''} can run "
         "code in the cluster's servers"
     )
     yield Verdict(
