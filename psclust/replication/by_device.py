@@ -1,8 +1,9 @@
-"""Small tensors that go from one device to another."""
+"""Ops on a device, and small tensors that go from one to another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,7 +21,12 @@ def joined(
     return together
 
 
+def at(device: str, build: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls `build`, which creates ops, for `device`."""
+    with tf.device(device):
+        return build(*arguments)
+
+
 def moved(tensor: Tensor, device: str) -> Tensor:
     """The same on another device."""
-    with tf.device(device):
-        return tf.identity(tensor)
+    return at(device, tf.identity, tensor)

@@ -11,7 +11,6 @@ from psclust.replication.sync.actions import (
     Clear,
     Collect,
     Discard,
-    DropMessages,
     Left,
     Reset,
     Send,
@@ -74,7 +73,6 @@ def test_it_opens_by_clearing_the_accumulators_of_every_worker() -> None:
         Reset(100),
         Clear(0, 100),
         Clear(1, 100),
-        DropMessages(),
         Send({0: call, 1: call}),
     ]
 

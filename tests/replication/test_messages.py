@@ -42,7 +42,7 @@ def test_an_update_comes_apart_in_the_graph() -> None:
     tokens = {2: Token(Kind.GO, 5, 101, 8)}
     vector = encode_update(Update(100, 8, 40, {1: 2}, tokens), 3)
     assert list(vector.shape) == update_shape(3)
-    decoded = decode_update(tf.constant(vector, tf.int64), 3)
-    assert (int(decoded.round), int(decoded.examples)) == (100, 40)
-    assert decoded.batches.numpy().tolist() == [0, 2, 0]
-    assert decoded.tokens.numpy().tolist() == encode_tokens(tokens, 3).tolist()
+    round_, examples, batches, rows = decode_update(tf.constant(vector, tf.int64), 3)
+    assert (int(round_), int(examples)) == (100, 40)
+    assert batches.numpy().tolist() == [0, 2, 0]
+    assert rows.numpy().tolist() == encode_tokens(tokens, 3).tolist()

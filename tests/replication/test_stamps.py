@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from psclust.replication.sync.stamps import announce, stamp_of, stamps
+from psclust.replication.sync.stream_channel import announce, stamp_of, stamps
 
 pytestmark = pytest.mark.tensorflow
 

@@ -4,13 +4,11 @@ whole or not at all."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from test_coordinator import Background, Bench, made_bench
+from test_coordinator import Bench, both_step, made_bench, outcome
 
 from psclust.replication.sync.messages import Kind
-from psclust.replication.sync.participant import BarrierParticipant, Grant
 
 pytestmark = pytest.mark.tensorflow
 
@@ -31,12 +29,6 @@ def _join_by_hand(bench: Bench, replica: int, incarnation: int) -> int:
     return int(round_)
 
 
-def _step(one: BarrierParticipant, other: BarrierParticipant) -> tuple[Grant, Grant]:
-    waiting = Background(one.step)
-    grant = other.step()[0]
-    return waiting.result()[0], grant
-
-
 def _values(bench: Bench) -> tuple[list[float], list[float], list[int]]:
     """dense, sparse, positions; a step of the tally adds 1 to the first element of either
     variable."""
@@ -55,7 +47,7 @@ def test_half_a_gradient_that_arrives_before_the_step_is_made_is_not_in_it(bench
     one, other = bench.join(0), bench.join(1)
     ops, round_ = bench.workers[2], _join_by_hand(bench, 2, 5)
     bench.session.run(bench.half_pushes[2], {ops.round: round_})
-    assert _step(one, other) == (Grant(True, 1, True), Grant(True, 1, True))
+    assert [outcome(made) for made in both_step(one, other)] == [(True, 1, True)] * 2
     assert _values(bench)[:2] == (_ones(1.0), _ones(1.0))
     # The rest arrives, and says so: late.
     bench.session.run(bench.other_halves[2], {ops.round: round_})
@@ -68,7 +60,7 @@ def test_half_a_gradient_that_arrives_before_the_step_is_made_is_not_in_it(bench
     bench.session.run(
         ops.send, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: next_round}
     )
-    assert one.step()[0] == Grant(True, 2, True)
+    assert outcome(one.step()) == (True, 2, True)
     # This gradient by hand brought no examples and 7 for each variable: (-2 + 7) / 2 examples.
     assert _values(bench) == (
         pytest.approx([1.0 - 2.5, -3.5, -3.5, -3.5]),
@@ -85,9 +77,9 @@ def test_a_lost_worker_is_replaced_and_half_of_its_gradient_forgotten(bench: Ben
     successor = bench.join(1)
     # What its former self had on its way arrives even later.
     bench.session.run(bench.other_halves[1], {ops.round: round_})
-    assert _step(one, successor)[1] == Grant(True, 1, True)
+    assert outcome(both_step(one, successor)[1]) == (True, 1, True)
     assert _values(bench) == (_ones(1.0), _ones(1.0), [1, 1, 0])
-    assert _step(one, successor)[0].step == 2
+    assert both_step(one, successor)[0].token.step == 2
     assert _values(bench) == (_ones(2.0), _ones(2.0), [2, 2, 0])
 
 
@@ -99,8 +91,9 @@ def test_a_new_chief_starts_without_what_an_earlier_one_left(bench: Bench) -> No
     bench.drive()
     one, other = bench.join(0), bench.join(1)
     third = bench.join(2)
-    assert _step(one, third)[1].step == 1
-    assert other.step()[0] == Grant(True, 1, sure=False, late=True)
+    assert both_step(one, third)[1].token.step == 1
+    made = other.step()
+    assert (outcome(made), made.late) == ((True, 1, False), True)
     assert _values(bench)[:2] == (_ones(1.0), _ones(1.0))
 
 
@@ -109,22 +102,22 @@ def test_a_late_worker_steps_again_and_its_batch_is_used_up_with_the_next_update
 ) -> None:
     bench.drive()
     one, other, late = bench.join(0), bench.join(1), bench.join(2)
-    _step(one, other)
-    assert late.step()[0] == Grant(True, 1, sure=False, late=True)
+    both_step(one, other)
+    made = late.step()
+    assert (outcome(made), made.late) == ((True, 1, False), True)
     assert _values(bench)[2] == [1, 1, 0]
-    assert _step(one, late)[1] == Grant(True, 2, True)
+    assert outcome(both_step(one, late)[1]) == (True, 2, True)
     assert _values(bench) == (_ones(2.0), _ones(2.0), [2, 1, 2])
 
 
 def test_the_end_waits_for_the_late_and_for_nobody_else(bench: Bench) -> None:
     coordinator = bench.drive(stop_at=1)
     one, other, late = bench.join(0), bench.join(1), bench.join(2)
-    assert _step(one, other) == (Grant(False, 1, True), Grant(False, 1, True))
+    assert [outcome(made) for made in both_step(one, other)] == [(False, 1, True)] * 2
     for participant in (one, other):
         participant.leave()
     assert not coordinator.wait(0.0)
-    grant: Any = late.step()[0]
-    assert not grant.go
+    assert not late.step().token.go
     late.leave()
     assert coordinator.wait(300)
     assert coordinator.error is None

@@ -21,7 +21,7 @@ from psclust.replication.sync.barrier_channel import build_channel
 from psclust.replication.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.replication.sync.coordinator_ops import CoordinatorOps, coordinator_ops
 from psclust.replication.sync.messages import Kind
-from psclust.replication.sync.participant import BarrierParticipant, Grant
+from psclust.replication.sync.participant import BarrierParticipant, SyncStep
 from psclust.replication.sync.participant_ops import ParticipantOps, participant_ops
 from psclust.replication.towers.tower import build_tower
 from psclust.replication.towers.tower_kind import TowerKind
@@ -101,14 +101,14 @@ def made_bench(
                 if needed is None
                 else own_accumulators(tower.gradients, replica)
             )
-            for accumulator, (gradient, variable) in zip(own, tower.gradients, strict=True):
+            for accumulator, (gradient, _) in zip(own, tower.gradients, strict=True):
                 sparse = isinstance(gradient, tf.IndexedSlices)
                 sevens = (
                     tf.IndexedSlices(tf.fill([1, 1], 7.0), tf.constant([0], tf.int64))
                     if sparse
                     else tf.fill([4], 7.0)
                 )
-                halves[sparse].append(push(accumulator, sevens, variable, worker.round))
+                halves[sparse].append(push(accumulator, sevens, worker.round))
         with tf.compat.v1.Session(graph=graph) as session:
             session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])
             yield Bench(session, state, chief, workers, *halves)
@@ -135,10 +135,15 @@ class Background:
         return wait_until(lambda: self._results, what="a token")[0]
 
 
-def _both_step(one: BarrierParticipant, other: BarrierParticipant) -> tuple[Grant, Grant]:
+def both_step(one: BarrierParticipant, other: BarrierParticipant) -> tuple[SyncStep, SyncStep]:
     waiting = Background(one.step)
-    grant = other.step()[0]
-    return waiting.result()[0], grant
+    made = other.step()
+    return waiting.result(), made
+
+
+def outcome(made: SyncStep) -> tuple[bool, int, bool]:
+    """(whether the replica goes on, the global step, whether that has its gradient)."""
+    return made.token.go, made.token.step, made.applied
 
 
 def _dense(bench: Bench) -> Any:
@@ -148,16 +153,7 @@ def _dense(bench: Bench) -> Any:
 def test_a_round_needs_everybody_and_both_get_the_next_token(bench: Bench) -> None:
     bench.drive()
     one, other = bench.join_both()
-    assert _both_step(one, other) == (Grant(True, 1, True), Grant(True, 1, True))
-    assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
-def test_a_worker_that_died_before_it_pushed_anything_is_simply_replaced(bench: Bench) -> None:
-    bench.drive()
-    survivor, _dead = bench.join_both()
-    waiting = Background(survivor.step)
-    successor = bench.join(1)
-    assert successor.step()[0] == waiting.result()[0] == Grant(True, 1, True)
+    assert [outcome(made) for made in both_step(one, other)] == [(True, 1, True)] * 2
     assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
@@ -174,8 +170,8 @@ def test_a_worker_that_died_half_way_through_its_push_voids_the_round(
     waiting = Background(survivor.step)
     successor = bench.join(1)
     # The survivor is told to compute the step again, the half gradient of 7 is nowhere.
-    assert waiting.result()[0] == Grant(True, 0, False)
-    assert _both_step(survivor, successor)[0].step == 1
+    assert outcome(waiting.result()) == (True, 0, False)
+    assert both_step(survivor, successor)[0].token.step == 1
     assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
     assert "computed again" in caplog.text
 
@@ -193,13 +189,13 @@ def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(
         with made_bench(2, program=replace(toys.tally, optimizer_fn=_decaying)) as bench:
             bench.drive()
             one, other = bench.join_both()
-            _both_step(one, other)
+            both_step(one, other)
             if dies:
                 bench.session.run(bench.half_pushes[1], {bench.workers[1].round: other._round})
                 waiting = Background(one.step)
                 other = bench.join(1)
-                assert not waiting.result()[0].sure
-            assert _both_step(one, other)[0].step == 2
+                assert not waiting.result().applied
+            assert both_step(one, other)[0].token.step == 2
             names = ("sparse", "sparse/Adam", "sparse/Adam_1", "beta1_power", "dense")
             found.append(
                 [bench.session.run(f"{name}/Read/ReadVariableOp:0").tolist() for name in names]
@@ -212,11 +208,11 @@ def test_when_the_replica_of_the_chief_leaves_the_others_go_on(bench: Bench) -> 
     coordinator = bench.drive()
     one, other = bench.join_both()
     for _ in range(2):
-        _both_step(one, other)
+        both_step(one, other)
     stepping = Background(other.step)
     one.leave()
-    assert stepping.result()[0] == Grant(True, 3, True)
-    assert other.step()[0] == Grant(True, 4, True)
+    assert outcome(stepping.result()) == (True, 3, True)
+    assert outcome(other.step()) == (True, 4, True)
     other.leave()
     assert coordinator.wait(300)
     assert (bench.ended, coordinator.error) == ([0, 1], None)
@@ -227,16 +223,15 @@ def test_a_worker_dies_while_the_chiefs_own_replica_waits(bench: Bench, half: bo
     bench.drive()
     one, dead = bench.join_both()
     for _ in range(2):
-        _both_step(one, dead)
+        both_step(one, dead)
     waiting = Background(one.step)
     if half:
         bench.session.run(bench.half_pushes[1], {bench.workers[1].round: dead._round})
     successor = bench.join(1)
-    if half:
-        assert waiting.result()[0] == Grant(True, 2, False)
-        waiting = Background(one.step)
-    assert successor.step()[0] == waiting.result()[0] == Grant(True, 3, True)
-    assert _both_step(one, successor)[0] == Grant(True, 4, True)
+    assert outcome(waiting.result()) == (True, 2, False)
+    waiting = Background(one.step)
+    assert outcome(successor.step()) == outcome(waiting.result()) == (True, 3, True)
+    assert outcome(both_step(one, successor)[0]) == (True, 4, True)
     assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
 
 
@@ -257,9 +252,9 @@ def test_whether_a_gradient_is_computed_shows_while_its_step_waits_for_others(be
 def test_a_gradient_of_an_older_round_counts_for_nothing(bench: Bench) -> None:
     bench.drive()
     one, other = bench.join_both()
-    _both_step(one, other)
+    both_step(one, other)
     bench.session.run(bench.half_pushes[1], {bench.workers[1].round: 1})
-    assert _both_step(one, other)[0] == Grant(True, 2, True)
+    assert outcome(both_step(one, other)[0]) == (True, 2, True)
     assert _dense(bench).tolist() == [2.0, 0.0, 0.0, 0.0]
 
 
@@ -267,7 +262,7 @@ def test_whoever_leaves_is_acknowledged_and_no_longer_awaited(bench: Bench) -> N
     coordinator = bench.drive()
     one, other = bench.join_both()
     leaving = Background(other.leave)
-    assert one.step()[0] == Grant(True, 1, True)
+    assert outcome(one.step()) == (True, 1, True)
     leaving.result()
     assert bench.ended == [1]
     one.leave()
@@ -279,7 +274,7 @@ def test_whoever_leaves_is_acknowledged_and_no_longer_awaited(bench: Bench) -> N
 def test_at_the_last_step_everybody_is_told_to_stop(bench: Bench) -> None:
     coordinator = bench.drive(stop_at=1)
     one, other = bench.join_both()
-    assert _both_step(one, other) == (Grant(False, 1, True), Grant(False, 1, True))
+    assert [outcome(made) for made in both_step(one, other)] == [(False, 1, True)] * 2
     leaving = Background(one.leave)
     other.leave()
     leaving.result()

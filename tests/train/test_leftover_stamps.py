@@ -13,7 +13,7 @@ import psclust
 from psclust.replication.sync.messages import Kind
 from psclust.replication.sync.participant import BarrierParticipant
 from psclust.replication.sync.participant_ops import ParticipantOps
-from psclust.replication.sync.stamps import announce, stamp_of, stamps
+from psclust.replication.sync.stream_channel import announce, stamp_of, stamps
 
 pytestmark = pytest.mark.tensorflow
 
@@ -35,7 +35,6 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
             round=round_,
             step=(token, tf.constant(0.5), tf.constant(4), tf.timestamp(), tf.stack(taken)),
             stamps=[taken],
-            next_stamps=[[stamp_of([group], 0) for group in groups]],
             next_step=tf.constant(0),
             send=tf.group(known.assign(incarnation)),
             token=token,

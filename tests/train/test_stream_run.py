@@ -16,20 +16,20 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Bench:
-    """Streams that note their orders, and take gradients of round 100 alone."""
+    """Streams that note their members, and take gradients of round 100 alone."""
 
     def __init__(self, session: Any) -> None:
-        order = tf.compat.v1.placeholder(tf.int64, [3])
-        orders = tf.queue.FIFOQueue(-1, [tf.int64], [[3]])
-        with tf.control_dependencies([orders.enqueue(order)]):
+        members = tf.compat.v1.placeholder(tf.int64, [3])
+        noted = tf.queue.FIFOQueue(-1, [tf.int64], [[3]])
+        with tf.control_dependencies([noted.enqueue(members)]):
             taken = [tf.constant([100, 100], tf.int64), tf.constant([], tf.int64)]
             stream = [tf.identity(each) for each in taken]
-        ops: Any = SimpleNamespace(workers=2, order=order, zeros=[], stream=stream)
-        self._session, self._all = session, orders.dequeue_many(orders.size())
+        ops: Any = SimpleNamespace(workers=2, members=members, zeros=[], stream=stream)
+        self._session, self._all = session, noted.dequeue_many(noted.size())
         self.errors: list[Exception] = []
         self.run = StreamRun(session, ops, self.errors.append)
 
-    def orders(self) -> list[list[int]]:
+    def noted(self) -> list[list[int]]:
         return [list(each) for each in self._session.run(self._all)]
 
 
@@ -43,7 +43,7 @@ def test_a_stream_is_run_once_for_its_members(bench: Bench) -> None:
     bench.run.do(Stream(100, (1,)))
     bench.run.finish()
     bench.run.finish()
-    assert bench.orders() == [[100, 0, 1]]
+    assert bench.noted() == [[100, 0, 1]]
     assert bench.errors == []
 
 

@@ -8,7 +8,7 @@ the others, in its main thread, and its coordinator runs in a thread beside.
     takes its token   <------------ token queue of the worker <-- Send(tokens)
     computes a gradient
     pushes it  -------------------> accumulators, or arrivals
-    reports it -------------------> message queue --------------> Barrier.receive
+    sends its message ------------> message queue --------------> Barrier.receive
     waits for its next token                                      ... until all have
                                                                   Barrier.close_round
                                     variables += mean <---------- Update: one run
@@ -26,10 +26,9 @@ Where things are:
     what travels                 `messages`; what a barrier wants done: `actions`
     when a round closes          `barrier`, pure; with streams `stream_barrier`, with backup workers
                                  `backup_barrier`
-    queues and accumulators      `barrier_channel`, `stream_channel`; `accumulators`, `arrivals`,
-                                 `stamps`
+    queues and accumulators      `barrier_channel`, `stream_channel`; `accumulators`, `arrivals`
     a worker's ops, its side     `participant_ops`, `participant`; `step_watch` says where it is
     the chief's ops, its side    `coordinator_ops`, `coordinator`; `stream_ops`, `stream_run`
-    after a chief that died      `half_made`; with streams `takeover`
+    after a chief that died      `half_made`; with streams `stream_run.take_over`
     sums in the middle of a step `all_reduce`
 """

@@ -7,12 +7,12 @@ To take the sum adds one to the number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.by_device import at
 from psclust.replication.tf_types import (
     Accumulator,
     Gradient,
@@ -25,8 +25,8 @@ from psclust.replication.tf_types import (
 
 @dataclass(frozen=True)
 class AccumulatorOps:
-    """Ops on a group of accumulators. In a streamed round the queues of `Arrivals` belong to the
-    group; they refuse nothing.
+    """Accumulators that are closed to old gradients and emptied together. In a streamed round the
+    queues of `Arrivals` belong to them; they refuse nothing.
 
     round: int64 scalar placeholder. open: makes them refuse gradients of rounds before `round`.
     counts: how many gradients each holds, int32 scalars. empty: for each, the op that empties it.
@@ -37,20 +37,26 @@ class AccumulatorOps:
     counts: Sequence[Tensor]
     empty: Sequence[Operation]
 
+    def close(self, session: Session, round_: int) -> None:
+        """Refuses gradients older than `round_`."""
+        session.run(self.open, {self.round: round_})
 
-def accumulator_ops(
-    accumulators: Sequence[Accumulator],
-    variables: Sequence[Variable],
-    sums: Sequence[Gradient],
-    round_: Tensor,
-) -> AccumulatorOps:
-    """The ops on the accumulators of `variables`. sums: what `take` has built for each."""
-    pairs = list(zip(accumulators, variables, strict=True))
+    def reset(self, session: Session, round_: int) -> None:
+        """Throws away what they hold and refuses gradients older than `round_`."""
+        # Old gradients must be refused before the accumulators are emptied, and to empty one adds
+        # one to its number: so the number is first that of the round before.
+        self.close(session, round_ - 1)
+        counts = session.run(self.counts)
+        session.run([op for op, count in zip(self.empty, counts, strict=True) if count])
+        self.close(session, round_)
+
+
+def accumulator_ops(accumulators: Sequence[Accumulator], round_: Tensor) -> AccumulatorOps:
     return AccumulatorOps(
         round_,
-        tf.group(*[at(v, a.set_global_step, round_) for a, v in pairs]),
-        [at(v, a.num_accumulated) for a, v in pairs],
-        [taken.values.op if isinstance(taken, tf.IndexedSlices) else taken.op for taken in sums],
+        tf.group(*[at(_device(a), a.set_global_step, round_) for a in accumulators]),
+        [at(_device(a), a.num_accumulated) for a in accumulators],
+        [_taking(a) for a in accumulators],
     )
 
 
@@ -73,52 +79,28 @@ def accumulator_for(
         )
 
 
-def push(
-    accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp: Tensor
-) -> Operation:
-    """The op that adds a gradient of the round `stamp`, int64 scalar."""
-    with tf.device(variable.device):
+def push(accumulator: Accumulator, gradient: Gradient, round_: Tensor) -> Operation:
+    """The op that adds a gradient of `round_`, int64 scalar."""
+    with tf.device(_device(accumulator)):
         if isinstance(gradient, tf.IndexedSlices):
-            return accumulator.apply_indexed_slices_grad(gradient, local_step=stamp)
-        return accumulator.apply_grad(gradient, local_step=stamp)
+            return accumulator.apply_indexed_slices_grad(gradient, local_step=round_)
+        return accumulator.apply_grad(gradient, local_step=round_)
 
 
-def take(accumulator: Accumulator, variable: Variable, needed: Tensor = 1) -> Gradient:
+def take(accumulator: Accumulator, needed: Tensor = 1) -> Gradient:
     """The sum of the gradients in the accumulator, which is empty afterwards. Waits until there are
     `needed`, int32 scalar."""
-    with tf.device(variable.device):
+    with tf.device(_device(accumulator)):
         if isinstance(accumulator, tf.compat.v1.SparseConditionalAccumulator):
             return accumulator.take_indexed_slices_grad(needed)
         return accumulator.take_grad(needed)
 
 
-def at(variable: Variable, build: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls `build` on the device of `variable`."""
-    with tf.device(variable.device):
-        return build(*arguments)
+def _taking(accumulator: Accumulator) -> Operation:
+    taken = take(accumulator)
+    return taken.values.op if isinstance(taken, tf.IndexedSlices) else taken.op
 
 
-class AccumulatorGroup:
-    """Accumulators that are counted, closed to old gradients and emptied together."""
-
-    def __init__(self, session: Session, ops: AccumulatorOps) -> None:
-        self._session = session
-        self._ops = ops
-
-    def counts(self) -> list[int]:
-        """How many gradients each holds."""
-        return [int(count) for count in self._session.run(self._ops.counts)]
-
-    def close(self, round_: int) -> None:
-        """Refuses gradients older than `round_`."""
-        self._session.run(self._ops.open, {self._ops.round: round_})
-
-    def reset(self, round_: int) -> None:
-        """Throws away what they hold and refuses gradients older than `round_`."""
-        # Old gradients must be refused before the accumulators are emptied, and to empty one adds
-        # one to its number: so the number is first that of the round before.
-        self.close(round_ - 1)
-        self._session.run(
-            [op for op, count in zip(self._ops.empty, self.counts(), strict=True) if count]
-        )
-        self.close(round_)
+def _device(accumulator: Accumulator) -> str:
+    device: str = accumulator.accumulator_ref.device
+    return device

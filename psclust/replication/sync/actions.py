@@ -20,16 +20,11 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class Reset:
     """Empty the accumulators, which then refuse gradients of rounds before `round`. blocked:
-    replicas may be waiting in an all-reduce of an older round. Its accumulators are not emptied
-    then, since to take from them would wait behind those replicas."""
+    replicas may be waiting in an all-reduce of an older round: let them go on. Its accumulators are
+    not emptied then, since to take from them would wait behind those replicas."""
 
     round: int
     blocked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DropMessages:
-    """Throw away the messages in the chief's queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +32,6 @@ class Release:
     """Let the replicas go on that wait in an all-reduce."""
 
     round: int
-
-
-@dataclass(frozen=True, slots=True)
-class CountGradients:
-    """Count the gradients in the accumulators, and tell `Barrier.counted` whether each holds
-    exactly `expected`."""
-
-    expected: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +92,17 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """When the stream of `round` has ended, restore the values that the variables had before
-    it."""
+    """End the stream of `round` as `Fill` does, then restore the values that the variables had
+    before it."""
 
     round: int
+    workers: tuple[int, ...]
 
 
 Action: TypeAlias = (
     Send
     | Reset
-    | DropMessages
     | Release
-    | CountGradients
     | Left
     | Warn
     | Collect

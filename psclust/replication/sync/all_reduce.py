@@ -18,13 +18,14 @@ towers do both: `add_n` over their own towers, then the ps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.by_device import at
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
 from psclust.replication.towers.tower_all_reduce import ReplicaAllReduce, SumKey, static_shape
@@ -59,6 +60,10 @@ class BetweenGraphAllReduce:
             ):
                 return tf.ensure_shape(sums[index].take_grad(len(sums)), shape)
 
+    @property
+    def all(self) -> Sequence[Accumulator]:
+        return [accumulator for accumulator, _ in self.accumulators]
+
     def release(self, round_: Tensor) -> Operation:
         """The op that lets every replica that waits for a sum go on. It adds ones for the missing
         values: the round will not count, and ones keep the rest of the model finite."""
@@ -68,21 +73,9 @@ class BetweenGraphAllReduce:
             return [accumulator.apply_grad(ones, local_step=round_) for _ in self.layout.workers]
 
         return tf.group(
-            *[op for a, shape in self.accumulators for op in self._at(a, fill, a, shape)]
+            *[
+                op
+                for a, shape in self.accumulators
+                for op in at(a.accumulator_ref.device, fill, a, shape)
+            ]
         )
-
-    def open(self, round_: Tensor) -> Operation:
-        """The op after which values older than `round_` are refused."""
-        return tf.group(*[self._at(a, a.set_global_step, round_) for a, _ in self.accumulators])
-
-    def counts(self) -> Sequence[Tensor]:
-        """For each accumulator, how many values it holds; int32 scalars."""
-        return [self._at(a, a.num_accumulated) for a, _ in self.accumulators]
-
-    def discard(self) -> Sequence[Operation]:
-        """For each accumulator, the op that empties it."""
-        return [self._at(a, a.take_grad, 1).op for a, _ in self.accumulators]
-
-    def _at(self, accumulator: Accumulator, build: Callable[..., Any], *arguments: Any) -> Any:
-        with tf.device(accumulator.accumulator_ref.device):
-            return build(*arguments)

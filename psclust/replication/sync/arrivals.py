@@ -55,7 +55,7 @@ class Arrivals:
             with tf.device(self.variable.device):
                 return self.queues[inlet].enqueue((round_, gradient))
         assert self.others is not None
-        return push(self.others, gradient, self.variable, round_)
+        return push(self.others, gradient, round_)
 
     def push_zero(self, inlet: int, round_: Tensor) -> Operation:
         with tf.device(self.variable.device):
@@ -85,7 +85,7 @@ class Arrivals:
                 list(each) for each in zip(*[queue.dequeue() for queue in self.queues], strict=True)
             )
             if self.others is not None:
-                gradients.append(take(self.others, self.variable, others))
+                gradients.append(take(self.others, others))
             return gradients, rounds
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.gradients import GradientsAndVariables
 from psclust.replication.sync.accumulators import (
     AccumulatorOps,
@@ -24,7 +23,7 @@ from psclust.replication.sync.accumulators import (
     push,
     take,
 )
-from psclust.replication.tf_types import Accumulator, Operation, Tensor
+from psclust.replication.tf_types import Accumulator, Operation, Session, Tensor
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,17 @@ class BackupOps:
     """The chief's ops on the workers' own accumulators; one entry for each worker. needed: how many
     gradients make a step.
 
-    round: int64 scalar placeholder. collect: moves the worker's gradient into the sums of `round`.
-    discard: throws it away. Both wait until the gradient is complete.
+    collect: moves the worker's gradient, when it is complete, into the sums of the round. own: the
+    accumulators; to empty them throws the gradient away.
     """
 
     needed: int
-    round: Tensor
     collect: Sequence[Operation]
-    discard: Sequence[Operation]
     own: Sequence[AccumulatorOps]
+
+    def discard(self, session: Session, worker: int) -> None:
+        """Throws away a gradient, when it is complete."""
+        session.run(list(self.own[worker].empty))
 
 
 def own_accumulators(contributions: GradientsAndVariables, replica: int) -> list[Accumulator]:
@@ -54,26 +55,15 @@ def own_accumulators(contributions: GradientsAndVariables, replica: int) -> list
 def backup_ops(
     contributions: GradientsAndVariables,
     sums: Sequence[Accumulator],
-    layout: DeviceLayout,
+    workers: int,
     round_: Tensor,
     needed: int,
 ) -> BackupOps:
     """The chief's ops for all workers; `sums` are the accumulators that an update takes from."""
-    variables, collect, own = [variable for _, variable in contributions], [], []
-    with tf.device(layout.parameters):
-        for replica in range(len(layout.workers)):
-            accumulators = own_accumulators(contributions, replica)
-            taken = [
-                take(accumulator, variable)
-                for accumulator, variable in zip(accumulators, variables, strict=True)
-            ]
-            collect.append(
-                tf.group(
-                    *[
-                        push(a, value, v, round_)
-                        for a, value, v in zip(sums, taken, variables, strict=True)
-                    ]
-                )
-            )
-            own.append(accumulator_ops(accumulators, variables, taken, round_))
-        return BackupOps(needed, round_, collect, [tf.group(*ops.empty) for ops in own], own)
+    collect, own = [], []
+    for replica in range(workers):
+        accumulators = own_accumulators(contributions, replica)
+        pairs = zip(sums, accumulators, strict=True)
+        collect.append(tf.group(*[push(into, take(one), round_) for into, one in pairs]))
+        own.append(accumulator_ops(accumulators, round_))
+    return BackupOps(needed, collect, own)

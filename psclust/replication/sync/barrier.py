@@ -12,14 +12,12 @@ also when the chief restarts (they start from the clock), and accumulators refus
 rounds.
 
 A new *incarnation* marks a worker that was restarted. A worker that dies within a round may have
-pushed part of its gradient; its successor is *unsure* until all others have delivered and the
-accumulators show whether such a part is there. If so, the round is void and all workers compute the
-step again; if not, the successor gets a token of the same round. (Streamed rounds are always void
-then.)
+pushed part of its gradient, so the round is *void* when all others have delivered: they compute the
+step again while the successor computes it for the first time, so the step takes no longer.
 
 Replicas that sum moments (`all_reduce`) wait for each other in the middle of a step. When one of
 them is lost or leaves, the others are released with made-up values; the round is *spoilt*, and void
-when all have delivered.
+as well.
 """
 
 from __future__ import annotations
@@ -28,8 +26,6 @@ from collections.abc import Collection
 
 from psclust.replication.sync.actions import (
     Action,
-    CountGradients,
-    DropMessages,
     Left,
     Release,
     Reset,
@@ -68,14 +64,14 @@ class Barrier:
         self._spoilt = all_reduce and not fresh
         self._expected = set(range(workers)) - set(ended)
         self._incarnations: dict[int, int] = {}
-        self._unsure: set[int] = set()
+        self._replaced: set[int] = set()
         self._examples: dict[int, int] = {}
 
     @property
     def awaited(self) -> Collection[int]:
         """The workers whose message the round still needs; at least this many messages will
         come."""
-        return self._expected - self._examples.keys() - self._unsure
+        return self._expected - self._examples.keys() - self._replaced
 
     @property
     def wanted(self) -> int:
@@ -100,11 +96,8 @@ class Barrier:
         """Empties what an earlier barrier has left, and asks all workers to join: also those that
         have ended, since their STOP may not have been sent."""
         resync = Token(Kind.RESYNC, 0, self.round, self._step)
-        release = [Release(self.round)] if self._spoilt else []
         return [
             Reset(self.round, blocked=self._spoilt),
-            DropMessages(),
-            *release,
             Send(dict.fromkeys(range(self._workers), resync)),
         ]
 
@@ -118,26 +111,15 @@ class Barrier:
     def unblock(self) -> list[Action]:
         """Releases the replicas that wait in an all-reduce for a lost worker; for when all waiting
         messages have been received."""
-        return self._release() if self._unsure else []
+        return self._release() if self._replaced else []
 
     def close_round(self) -> list[Action]:
         """Ends a round that awaits no worker."""
-        if self._spoilt and (self._examples or self._unsure):
-            return self._void()
-        if self._unsure:
-            return [CountGradients(len(self._examples))]
-        if not self._examples:
+        if not self._examples and not self._replaced:
             return []
-        # Asked to stop while workers were computing this step: it is not made.
-        return self._void() if self._stopping else self._update()
-
-    def counted(self, exact: bool) -> list[Action]:
-        """What follows `CountGradients`. exact: no part of a lost worker's gradient is in the sums,
-        so its successor gets a token of the same round."""
-        if not exact:
-            return self._void()
-        joined, self._unsure = sorted(self._unsure), set()
-        return [self._send(*joined)]
+        # If asked to stop while workers were computing this step, it is not made.
+        void = self._replaced or self._spoilt or self._stopping
+        return self._void() if void else self._update()
 
     def _join(self, message: Message) -> list[Action]:
         before = self._incarnations.get(message.worker)
@@ -151,7 +133,7 @@ class Barrier:
 
     def _replace(self, worker: int) -> list[Action]:
         """The worker died with a token of this round, and its successor has joined."""
-        self._unsure.add(worker)
+        self._replaced.add(worker)
         return []
 
     def _gradient(self, message: Message) -> list[Action]:
@@ -161,7 +143,7 @@ class Barrier:
 
     def _leave(self, message: Message) -> list[Action]:
         self._expected.discard(message.worker)
-        self._unsure.discard(message.worker)
+        self._replaced.discard(message.worker)
         del self._incarnations[message.worker]
         stop = Token(Kind.STOP, message.incarnation, self.round, self._step)
         return [Left(message.worker), *self._release(), Send({message.worker: stop})]
@@ -191,7 +173,7 @@ class Barrier:
         """All workers compute the step again in a new round. The round in between is for emptying
         the accumulators."""
         text = f"a worker died in the middle of step {self._step + 1}; the step is computed again"
-        warning = [Warn(text)] if self._unsure else []
+        warning = [Warn(text)] if self._replaced else []
         self._spoilt = False
         self.round += 1
         tokens = self._advance()
@@ -201,7 +183,7 @@ class Barrier:
         """Begins the next round; returns its tokens."""
         self.round += 1
         self._examples.clear()
-        self._unsure.clear()
+        self._replaced.clear()
         return self._send(*sorted(self._incarnations))
 
     def _send(self, *workers: int, kind: Kind = Kind.GO) -> Send:

@@ -21,8 +21,7 @@ from psclust.replication.gradients import GradientsAndVariables
 from psclust.replication.passes.local_copies import LocalCopy
 from psclust.replication.sync.accumulators import accumulator_for
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
-from psclust.replication.sync.messages import MESSAGE_SHAPE, TOKEN_SHAPE, has_token
-from psclust.replication.sync.stamps import of_each
+from psclust.replication.sync.messages import MESSAGE_SHAPE, TOKEN_SHAPE, has_token, of_each
 from psclust.replication.sync.stream_channel import StreamChannel, stream_channel
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
 

@@ -16,14 +16,11 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.prepared_run import prepare
-from psclust.replication.sync.accumulators import AccumulatorGroup
 from psclust.replication.sync.actions import (
     Action,
     Clear,
     Collect,
-    CountGradients,
     Discard,
-    DropMessages,
     Fill,
     Left,
     Release,
@@ -102,11 +99,8 @@ class BarrierCoordinator:
         self._updated = updated
         self._dropped = dropped
         self._receive = prepare(session, [ops.receive], [ops.count])
-        self._update = prepare(session, ops.update, [ops.order])
-        self._sums = AccumulatorGroup(session, ops.sums)
+        self._update = prepare(session, [ops.update], [ops.made])
         self._stream = StreamRun(session, ops.stream, self._fail) if ops.stream else None
-        backups = ops.backups.own if ops.backups else []
-        self._own = [AccumulatorGroup(session, own) for own in backups]
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
 
@@ -132,6 +126,8 @@ class BarrierCoordinator:
         try:
             if self._stream:
                 self._stream.open()
+            # What was meant for an earlier barrier.
+            self._messages(0)
             self._do(barrier.open())
             while not barrier.ended:
                 while barrier.awaited:
@@ -170,22 +166,12 @@ class BarrierCoordinator:
                         run(ops.send, {ops.tokens: encode_tokens(tokens, ops.workers)})
                 case Update():
                     self._make(action)
-                case CountGradients(expected):
-                    self._do(
-                        self._barrier.counted(
-                            all(count == expected for count in self._sums.counts())
-                        )
-                    )
                 case Left(worker):
                     self._left(worker)
                 case Reset(round_, blocked):
                     self._reset(round_, blocked=blocked)
                 case Release(round_):
-                    assert ops.all_reduce is not None
-                    run(ops.all_reduce.release, {ops.round: round_})
-                case DropMessages():
-                    if count := run(ops.pending):
-                        run(ops.receive, {ops.count: count})
+                    run(ops.release, {ops.round: round_})
                 case Warn(text):
                     LOG.warning("%s", text)
                 case Collect(worker, round_):
@@ -193,20 +179,22 @@ class BarrierCoordinator:
                     run(ops.backups.collect[worker], {ops.round: round_})
                 case Discard(worker):
                     assert ops.backups is not None
-                    run(ops.backups.discard[worker])
+                    ops.backups.discard(self._session, worker)
                     self._dropped(worker)
                 case Clear(worker, round_):
-                    self._own[worker].reset(round_)
+                    assert ops.backups is not None
+                    ops.backups.own[worker].reset(self._session, round_)
                 case Stream() | Fill() | RollBack():
                     assert self._stream is not None
                     self._stream.do(action)
 
     def _reset(self, round_: int, *, blocked: bool) -> None:
-        self._sums.reset(round_)
-        if self._ops.all_reduce is None:
+        ops = self._ops
+        ops.sums.reset(self._session, round_)
+        if ops.all_reduce is None:
             return
-        all_reduce = AccumulatorGroup(self._session, self._ops.all_reduce.accumulators)
         if blocked:
-            all_reduce.close(round_ - _MARGIN)
+            ops.all_reduce.close(self._session, round_ - _MARGIN)
+            self._session.run(ops.release, {ops.round: round_})
         else:
-            all_reduce.reset(round_)
+            ops.all_reduce.reset(self._session, round_)

@@ -7,23 +7,17 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.by_device import moved
+from psclust.replication.by_device import at, moved
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.gradients import scale
 from psclust.replication.settings import Settings
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
-from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
+from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, take
 from psclust.replication.sync.backup_ops import BackupOps, backup_ops
 from psclust.replication.sync.barrier_channel import Channel
 from psclust.replication.sync.half_made import UpdateMarks
-from psclust.replication.sync.messages import (
-    DecodedUpdate,
-    decode_update,
-    tokens_shape,
-    update_shape,
-)
+from psclust.replication.sync.messages import decode_update, tokens_shape, update_shape
 from psclust.replication.sync.stream_ops import StreamOps, stream_ops
-from psclust.replication.tf_types import Gradient, Operation, Optimizer, Tensor, Variable
+from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.variables.cell import Mark
@@ -31,40 +25,32 @@ from psclust.replication.variables.training_state import State
 
 
 @dataclass(frozen=True)
-class AllReduceOps:
-    """accumulators: those of the all-reduce. release: lets replicas that wait in it go on."""
-
-    accumulators: AccumulatorOps
-    release: Operation
-
-
-@dataclass(frozen=True)
 class CoordinatorOps:
     """workers: how many. Placeholders: round, int64 scalar; count, int32 scalar; tokens, for
-    `encode_tokens`; order, for `encode_update`.
+    `encode_tokens`; made, for `encode_update`.
 
-    pending: how many messages wait, int32 scalar. receive: all messages, int64 [messages, 5], when
-    there are `count`. sums: the accumulators that an update takes from. all_reduce: None without
-    one. backups: None if every gradient counts. stream: None if the variables are written by
-    `update`. send: sends `tokens`. update: writes the variables, unless the stream has done so,
-    counts the step and sends the tokens of `order`. marks: they differ if an update is half made;
-    None with a stream.
+    receive: all messages, int64 [messages, 5], when there are `count`. sums: the accumulators that
+    an update takes from. all_reduce: those of the all-reduce, and release: lets replicas that wait
+    in it go on; None without one. backups: None if every gradient counts. stream: None if the
+    variables are written by `update`. send: sends `tokens`. update: makes the update `made`: writes
+    the variables, unless the stream has done so, counts the step and sends the tokens. marks: they
+    differ if an update is half made; none with a stream.
     """
 
     workers: int
     round: Tensor
     count: Tensor
     tokens: Tensor
-    order: Tensor
-    pending: Tensor
+    made: Tensor
     receive: Tensor
     sums: AccumulatorOps
-    all_reduce: AllReduceOps | None
+    all_reduce: AccumulatorOps | None
+    release: Operation | None
     backups: BackupOps | None
     stream: StreamOps | None
     send: Operation
-    update: Sequence[Operation]
-    marks: Sequence[Mark] | None
+    update: Operation
+    marks: Sequence[Mark]
 
 
 def coordinator_ops(
@@ -75,85 +61,68 @@ def coordinator_ops(
     layout: DeviceLayout,
     settings: Settings,
 ) -> CoordinatorOps:
-    workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
+    workers, summed = len(layout.workers), channel.all_reduce
     with tf.device(layout.client):
         round_ = tf.compat.v1.placeholder(tf.int64, [], name="round")
         count = tf.compat.v1.placeholder(tf.int32, [], name="count")
         tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
-        order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
+        made = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="update")
     with tf.device(layout.parameters):
-        decoded = decode_update(order, workers)
-    stream = marks = None
+        ends, examples, batches, sent = decode_update(made, workers)
+    stream, marks = None, UpdateMarks(ends)
     if channel.stream is not None:
-        stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings)
-        admitted = stream.admitted(decoded.round)
-        counted = state.advance([admitted], batches=decoded.batches)
+        stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings, round_)
+        counted = state.advance([stream.admitted(ends)], batches=batches)
         with tf.control_dependencies([counted]):
-            ended = [stream.settled_at(decoded.round)]
+            ended = [stream.settled_at(ends)]
     else:
-        taken = _taken(channel, variables)
-        marks = UpdateMarks(decoded.round)
-        applied = _applied(taken, decoded, tower, optimizer, state, layout, settings)
+        applied = _applied(tower, channel, examples, optimizer, state, layout, settings)
         marks.begin(applied, tower.roots)
-        counted = state.advance(applied, batches=decoded.batches)
+        counted = state.advance(applied, batches=batches)
         ended = marks.end(layout.parameters, counted)
     with tf.device(layout.parameters):
         with tf.control_dependencies(ended):
-            sent = channel.send(decoded.tokens)
+            update = channel.send(sent)
         return CoordinatorOps(
             workers=workers,
             round=round_,
             count=count,
             tokens=tokens,
-            order=order,
-            pending=channel.messages.size(),
+            made=made,
             receive=moved(channel.receive(count), layout.client),
-            sums=stream.sums if stream else _sums(channel, variables, round_),
-            all_reduce=_all_reduce_ops(channel.all_reduce, round_) if channel.all_reduce else None,
+            # Other ops than those of the update, which wait until it is fed.
+            sums=stream.sums if stream else accumulator_ops(channel.accumulators, round_),
+            all_reduce=accumulator_ops(summed.all, round_) if summed else None,
+            release=summed.release(round_) if summed else None,
             backups=backup_ops(
-                tower.contributions, channel.accumulators, layout, round_, channel.needed
+                tower.contributions, channel.accumulators, workers, round_, channel.needed
             )
             if channel.needed
             else None,
             stream=stream,
             send=channel.send(tokens),
-            update=[sent],
-            marks=marks.all if marks else None,
+            update=update,
+            marks=marks.all,
         )
 
 
-def _taken(channel: Channel, variables: Sequence[Variable]) -> list[Gradient]:
-    return [take(a, variable) for a, variable in zip(channel.accumulators, variables, strict=True)]
-
-
-def _sums(channel: Channel, variables: Sequence[Variable], round_: Tensor) -> AccumulatorOps:
-    # Not those of the update: they wait for its order, and these need none.
-    taken = _taken(channel, variables)
-    return accumulator_ops(channel.accumulators, variables, taken, round_)
-
-
 def _applied(
-    taken: Sequence[Gradient],
-    order: DecodedUpdate,
     tower: Tower,
+    channel: Channel,
+    examples: Tensor,
     optimizer: Optimizer,
     state: State,
     layout: DeviceLayout,
     settings: Settings,
 ) -> Sequence[Operation]:
-    """The ops that update all variables with the mean of the sums `taken`."""
+    """The ops that update all variables with the mean of the gradients over `examples`."""
     variables = [variable for _, variable in tower.contributions]
+    sums = [take(accumulator) for accumulator in channel.accumulators]
     with tf.device(layout.parameters):
-        factor = 1.0 / tf.cast(order.examples, tf.float64)
+        factor = 1.0 / tf.cast(examples, tf.float64)
     factors = {v.device: moved(factor, v.device) for v in variables}
     mean = [
-        (at(v, scale, sums, factors[v.device]), v) for sums, v in zip(taken, variables, strict=True)
+        (at(v.device, scale, each, factors[v.device]), v)
+        for each, v in zip(sums, variables, strict=True)
     ]
     return apply_update(optimizer, *tower.divide(mean), state, layout, settings)
-
-
-def _all_reduce_ops(all_reduce: BetweenGraphAllReduce, round_: Tensor) -> AllReduceOps:
-    accumulators = AccumulatorOps(
-        round_, all_reduce.open(round_), all_reduce.counts(), all_reduce.discard()
-    )
-    return AllReduceOps(accumulators, all_reduce.release(round_))

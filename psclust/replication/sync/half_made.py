@@ -16,7 +16,7 @@ from psclust.replication.device_layout import host_of
 from psclust.replication.private_tensorflow import wait_for
 from psclust.replication.state_changes import state_changes
 from psclust.replication.tf_types import Operation, Session, Tensor
-from psclust.replication.variables.cell import Cell, Mark, cell
+from psclust.replication.variables.cell import Cell, Mark, cell, read_marks
 
 
 class UpdateMarks:
@@ -57,7 +57,4 @@ class UpdateMarks:
 
 def is_half_made(session: Session, marks: Sequence[Mark]) -> bool:
     """Whether the last update has not been made on all ps."""
-    known = session.run([mark.known for mark in marks])
-    if not any(known):
-        return False
-    return not all(known) or len(set(session.run([mark.value for mark in marks]))) > 1
+    return len(set(read_marks(session, marks))) > 1

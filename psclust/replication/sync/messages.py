@@ -1,8 +1,8 @@
 """What travels between the chief and the workers of a barrier, and its encoding: each record is an
 int64 vector of its fields, in order.
 
-A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. An `Update`
-is the order of the chief's update, which is fed.
+A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. The chief
+feeds an `Update` to the run that makes it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Token(NamedTuple):
     incarnation: int
     round: int
     step: int
+
+    @property
+    def go(self) -> bool:
+        """Whether to compute another gradient."""
+        return self.kind in (Kind.GO, Kind.LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +100,19 @@ def has_token(rows: Tensor) -> Tensor:
     return rows[:, 0] > _NO_TOKEN
 
 
+def of_each(rows: Tensor, chosen: Tensor, workers: int) -> list[Tensor]:
+    """For each worker its row of `rows`, [1, ...], if `chosen`, int32 [workers], is 1 there, and no
+    row, [0, ...], if it is 0."""
+    whose = workers - chosen * (workers - tf.range(workers))
+    return list(tf.dynamic_partition(rows, whose, workers + 1))[:workers]
+
+
 def tokens_shape(workers: int) -> list[int]:
     return [workers, _TOKEN_WIDTH]
 
 
 def encode_update(update: Update, workers: int) -> Any:
-    """int64, see `DecodedUpdate`."""
+    """int64, see `decode_update`."""
     batches = [update.batches.get(worker, 0) for worker in range(workers)]
     tokens = encode_tokens(update.tokens, workers)
     return np.concatenate([[update.round, update.examples, *batches], tokens.ravel()])
@@ -110,19 +122,9 @@ def update_shape(workers: int) -> list[int]:
     return [2 + workers * (1 + _TOKEN_WIDTH)]
 
 
-@dataclass(frozen=True)
-class DecodedUpdate:
-    """An encoded update in a graph, int64 all. round, examples: scalars; batches: [workers];
-    tokens: [workers, 4], see `encode_tokens`."""
-
-    round: Tensor
-    examples: Tensor
-    batches: Tensor
-    tokens: Tensor
-
-
-def decode_update(vector: Tensor, workers: int) -> DecodedUpdate:
-    """The parts of an encoded update."""
+def decode_update(vector: Tensor, workers: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(round, examples, scalars; batches, [workers]; tokens, [workers, 4]) of an encoded update in
+    a graph, int64 all."""
     numbers, batches, tokens = tf.split(vector, [2, workers, workers * _TOKEN_WIDTH])
     round_, examples = tf.unstack(numbers)
-    return DecodedUpdate(round_, examples, batches, tf.reshape(tokens, tokens_shape(workers)))
+    return round_, examples, batches, tf.reshape(tokens, tokens_shape(workers))

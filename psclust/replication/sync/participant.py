@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from psclust.replication.prepared_run import prepare
@@ -17,17 +16,21 @@ from psclust.replication.tf_types import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """What a token says to the worker. go: compute another gradient. step: the global step reached.
-    sure: that step has the gradient pushed last. late: that gradient came too late and was dropped;
-    its batch counts as used up. waited_s: the time from the gradient to this grant, in which it was
-    sent, the other replicas computed theirs, and the update was made."""
+class SyncStep:
+    """One step of a replica. token: the next. loss, examples: of its gradient. applied: whether the
+    update has that gradient; one that came too late was dropped, and its batch counts as used up.
+    waited_s: the time from the gradient to the token, in which it was sent, the other replicas
+    computed theirs, and the update was made."""
 
-    go: bool
-    step: int
-    sure: bool
-    late: bool = False
-    waited_s: float = field(default=0.0, compare=False)  # how long it took, not what was granted
+    token: Token
+    loss: float
+    examples: int
+    applied: bool
+    waited_s: float
+
+    @property
+    def late(self) -> bool:
+        return self.token.kind is Kind.LATE
 
 
 class BarrierParticipant:
@@ -41,40 +44,45 @@ class BarrierParticipant:
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
         self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
-        self._run, self._next_stamps = session.run, ops.next_stamps
+        self._run, self._stamps = session.run, ops.stamps
         self._watch = StepWatch(session, ops.computed) if ops.computed else None
         # Whether the copies of the variables are those of the step reached.
         self._up_to_date = False
-        self._incarnation = 0
+        self._incarnation = secrets.randbits(62)
         self._round = 0
 
-    def join(self) -> Grant:
+    def join(self) -> Token:
         """Tells the chief that this replica is there, and waits for its first token."""
         self._introduce()
-        return self._grant(self._token())
+        return self._accept(self._token())
 
-    def step(self) -> tuple[Grant, float, int]:
-        """Computes, pushes and reports one gradient and waits for the next token; returns (its
-        grant, loss, examples)."""
+    def step(self) -> SyncStep:
+        """Computes, pushes and reports one gradient and waits for the next token."""
         if self._pull and not self._up_to_date:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
         token, loss, examples, computed, *stamps = self._watched_step()
-        too_soon = self._take_rest(stamps)
-        grant = self._grant(decode_token(token), float(computed))
-        self._up_to_date = self._up_to_date and not too_soon
-        return grant, float(loss), int(examples)
+        too_soon, before = self._take_rest(stamps), self._round
+        token = self._accept(decode_token(token))
+        # The round after a void one is greater by two, the first of a new barrier by any number:
+        # see Barrier._void.
+        follows = self._round == before + 1
+        self._up_to_date = follows and not too_soon
+        applied = follows and token.kind is not Kind.LATE
+        # The system clock may have been set meanwhile.
+        waited_s = max(0.0, time.time() - float(computed))
+        return SyncStep(token, float(loss), int(examples), applied, waited_s)
 
-    def leave(self) -> Grant | None:
+    def leave(self) -> Token | None:
         """Reports that this replica has ended its training, and waits until the chief confirms it.
         A new chief may not know of its end, and may have gone back to a checkpoint of before: then,
-        the grant of its first round."""
+        the token of its first round."""
         incarnation = self._incarnation
-        self._send(Kind.LEAVE, self._incarnation, self._round)
-        while (grant := self._grant(self._token(), any_round=True)).go:
+        self._send(Kind.LEAVE, incarnation, self._round)
+        while (token := self._accept(self._token())).go:
             if self._incarnation != incarnation:
-                return grant
-            self._send(Kind.LEAVE, self._incarnation, self._round)
+                self._up_to_date = False
+                return token
         return None
 
     def close(self) -> None:
@@ -88,7 +96,7 @@ class BarrierParticipant:
         update."""
         behind = [
             tensor
-            for each, tensors in zip(stamps, self._next_stamps, strict=True)
+            for each, tensors in zip(stamps, self._stamps, strict=True)
             for stamp, tensor in zip(each.tolist(), tensors, strict=True)
             if stamp < self._round
         ]
@@ -111,43 +119,27 @@ class BarrierParticipant:
                 self._watch.done()
 
     def _introduce(self) -> None:
-        self._incarnation = secrets.randbits(62)
-        self._round = 0
         self._send(Kind.JOIN, self._incarnation, 0)
 
     def _token(self) -> Token:
         (token,) = self._receive()
         return decode_token(token)
 
-    def _grant(self, token: Token, computed: float = math.inf, *, any_round: bool = False) -> Grant:
+    def _accept(self, token: Token) -> Token:
         """Receives tokens, from `token` on, until one is for this incarnation; joins a new barrier
-        if one calls. computed: when the last gradient was, seconds since the epoch."""
-        held = self._round
+        if one calls."""
         while True:
-            if token.kind is Kind.RESYNC and token.round > self._round:
-                # Before the first token, the same introduction again does no harm if the chief has
-                # received the first one.
-                if self._round:
+            if token.kind is Kind.RESYNC:
+                if token.round > self._round:
+                    # Before the first token, the same introduction again does no harm if the chief
+                    # has received the first one.
+                    if self._round:
+                        self._incarnation, self._round = secrets.randbits(62), 0
                     self._introduce()
-                else:
-                    self._send(Kind.JOIN, self._incarnation, 0)
-            elif (
-                token.kind is not Kind.RESYNC
-                and token.incarnation == self._incarnation
-                and (any_round or token.round > self._round)
+            elif token.incarnation == self._incarnation and (
+                # The confirmation of a leave may be of the round that this replica left.
+                token.round > self._round or token.kind is Kind.STOP
             ):
                 self._round = token.round
-                # The round after a void one is greater by two, the first of a new barrier by any
-                # number: see Barrier._void.
-                late = token.kind is Kind.LATE
-                self._up_to_date = token.round == held + 1
-                sure = token.round == held + 1 and not late
-                # The system clock may have been set meanwhile.
-                return Grant(
-                    late or token.kind is Kind.GO,
-                    token.step,
-                    sure,
-                    late,
-                    waited_s=max(0.0, time.time() - computed),
-                )
+                return token
             token = self._token()

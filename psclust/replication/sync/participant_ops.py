@@ -1,4 +1,4 @@
-"""The ops of a worker of the barrier: compute a gradient, push it, report it, take the next
+"""The ops of a worker of the barrier: compute a gradient, push it, send its message, take the next
 token."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.by_device import joined, moved
+from psclust.replication.by_device import at, joined, moved
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.passes.local_copies import pull
 from psclust.replication.passes.sending import send_gradients
@@ -17,7 +17,7 @@ from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier_channel import Channel
 from psclust.replication.sync.messages import MESSAGE_SHAPE, Kind, Message, Token, position
-from psclust.replication.sync.stream_channel import Brought, bring_updated, push_streamed
+from psclust.replication.sync.stream_channel import bring_updated, push_streamed
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.cell import Cell, Mark, cell
@@ -27,15 +27,15 @@ from psclust.replication.variables.cell import Cell, Mark, cell
 class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
-    step: computes, pushes and reports one gradient, and waits for the next token. It needs
-    `incarnation` and `round`, and gives (token, loss, examples, the time at which the gradient was
-    computed in seconds since the epoch, and for each ps the values of its `stamps`). stamps: those
-    that a step takes on each ps, see `psclust.replication.sync.stamps`; next_stamps: for each of
-    them the one after it, which can be taken alone. next_step: int64 scalar, the global step that
-    `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
-    worker's next token, an encoded `Token`. pull: reads all variables into the worker's copies, for
-    a step that does not follow the update of the one before; None without copies. computed: the
-    last round whose gradient this worker has computed; None if that waits for other replicas.
+    step: computes and pushes one gradient, sends its message, and waits for the next token. It
+    needs `incarnation` and `round`, and gives (token, loss, examples, the time at which the
+    gradient was computed in seconds since the epoch, and for each ps the values of its `stamps`).
+    stamps: those that a step takes on each ps, see `stream_channel`; run alone, each gives the next
+    of its queue. next_step: int64 scalar, the global step that `step` leads to. send: sends a
+    message of `kind` without a gradient. token: waits for this worker's next token, an encoded
+    `Token`. pull: reads all variables into the worker's copies, for a step that does not follow the
+    update of the one before; None without copies. computed: the last round whose gradient this
+    worker has computed; None if that waits for other replicas.
     """
 
     kind: Tensor
@@ -43,7 +43,6 @@ class ParticipantOps:
     round: Tensor
     step: Sequence[Tensor]
     stamps: Sequence[Sequence[Tensor]]
-    next_stamps: Sequence[Sequence[Tensor]]
     next_step: Tensor
     send: Operation
     token: Tensor
@@ -64,33 +63,33 @@ def participant_ops(
     with tf.device(worker):
         kind, incarnation = _placeholder("kind"), _placeholder("incarnation")
         round_ = channel.all_reduce.round if channel.all_reduce else _placeholder("round")
-        report, other = (
+        message, other = (
             _encode(each, replica, incarnation, round_) for each in (Kind.GRADIENT, kind)
         )
         # Added, not stacked: TensorFlow folds a stack into its elements, and the round would not
         # wait for the batch any more.
         field = position(Message, "examples")
-        report += tower.input.examples * tf.one_hot(field, *MESSAGE_SHAPE, dtype=tf.int64)
-    pushes, brought = _pushed(tower, channel, worker, replica, report, settings)
+        message += tower.input.examples * tf.one_hot(field, *MESSAGE_SHAPE, dtype=tf.int64)
+    pushes = _pushed(tower, channel, worker, replica, message, settings)
+    brought, stamps = bring_updated(channel.stream, replica) if channel.stream else ([], [])
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
-            reported = channel.messages.enqueue(report)
-        with tf.control_dependencies([reported]):
+            sent = channel.messages.enqueue(message)
+        with tf.control_dependencies([sent]):
             token = channel.tokens[replica].dequeue()
-    token, *stamps = _fetched(token, brought.stamps, layout)
+    token, *taken = _fetched(token, stamps, layout)
     with tf.device(layout.client):
         next_step = token[position(Token, "step")]
     computed, last = _computed(tower, worker, round_)
-    with tf.device(tower.loss.device), tf.control_dependencies(brought.operations):
-        loss = tf.identity(tower.loss) if brought.operations else tower.loss
+    with tf.device(tower.loss.device), tf.control_dependencies(brought):
+        loss = tf.identity(tower.loss) if brought else tower.loss
     with tf.device(layout.parameters):
         return ParticipantOps(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed, *stamps),
-            stamps=brought.stamps,
-            next_stamps=brought.next_stamps,
+            step=(token, loss, tower.input.examples, computed, *taken),
+            stamps=stamps,
             next_step=next_step,
             send=channel.messages.enqueue(other),
             token=moved(channel.tokens[replica].dequeue(), layout.client),
@@ -105,34 +104,30 @@ def _pushed(
     channel: Channel,
     worker: str,
     replica: int,
-    report: Tensor,
+    message: Tensor,
     settings: Settings,
-) -> tuple[Sequence[Operation], Brought]:
-    """(the ops that push the gradients; what brings the updated variables). The round is taken from
-    the `report`, which waits for the batch: when the data has ended nothing may be pushed, not even
-    a gradient that does not depend on the batch."""
+) -> Sequence[Operation]:
+    """The ops that push the gradients. The round is taken from the `message`, which waits for the
+    batch: when the data has ended nothing may be pushed, not even a gradient that does not depend
+    on the batch."""
     streamed = channel.stream is not None
     sent = send_gradients(tower.contributions, worker, settings.wire_dtype, in_turn=streamed)
     devices = [variable.device for _, variable in sent]
-    rounds = _on_each(report, "round", devices)
+    rounds = _on_each(message, "round", devices)
     if channel.stream is not None:
-        gradients, examples = [g for g, _ in sent], _on_each(report, "examples", devices)
-        pushes = push_streamed(channel.stream, replica, gradients, examples, rounds)
-        return pushes, bring_updated(channel.stream, replica)
+        gradients, examples = [g for g, _ in sent], _on_each(message, "examples", devices)
+        return push_streamed(channel.stream, replica, gradients, examples, rounds)
     accumulators = channel.accumulators
     if channel.needed is not None:
         accumulators = own_accumulators(tower.contributions, replica)
     pairs = zip(accumulators, sent, strict=True)
-    return [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in pairs], Brought()
+    return [push(a, gradient, rounds[v.device]) for a, (gradient, v) in pairs]
 
 
-def _on_each(report: Tensor, field: str, devices: Iterable[str]) -> dict[str, Tensor]:
-    """device -> a field of the report there, int64 scalar."""
-    found = {}
-    for device in dict.fromkeys(devices):
-        with tf.device(device):
-            found[device] = report[position(Message, field)]
-    return found
+def _on_each(message: Tensor, field: str, devices: Iterable[str]) -> dict[str, Tensor]:
+    """device -> a field of the message there, int64 scalar."""
+    index = position(Message, field)
+    return {each: at(each, lambda: message[index]) for each in dict.fromkeys(devices)}
 
 
 def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:

@@ -13,9 +13,8 @@ from contextlib import suppress
 
 import tensorflow as tf
 
-from psclust.replication.prepared_run import prepare
 from psclust.replication.tf_types import Session
-from psclust.replication.variables.cell import Mark
+from psclust.replication.variables.cell import Mark, read_marks
 
 _LOOK_S = 1.0
 
@@ -24,8 +23,8 @@ class StepWatch:
     """Watches the steps of one replica in `session`. computed: see `ParticipantOps`."""
 
     def __init__(self, session: Session, computed: Mark) -> None:
-        self._is_known = prepare(session, [computed.known])
-        self._read = prepare(session, [computed.value])
+        self._session = session
+        self._computed = computed
         self._round: int | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="step watch", daemon=True)
@@ -58,10 +57,7 @@ class StepWatch:
         """Returns when the step has ended, or waits for others."""
         while (
             self._round == round_
-            and not self._is_computed(round_)
+            and read_marks(self._session, [self._computed]) != [round_]
             and not self._ended.wait(_LOOK_S)
         ):
             pass
-
-    def _is_computed(self, round_: int) -> bool:
-        return bool(self._is_known()[0]) and int(self._read()[0]) == round_

@@ -7,10 +7,8 @@ waits for one gradient of every member. When each member's message is there and 
 ended, the step is counted. For a member that left without a gradient the chief pushes one of zero,
 over no examples. A worker that joins and is not a member waits for the next round.
 
-A round in which a worker died is void: what it has pushed may be in the variables already. The
-chief pushes gradients of zero for all members, which ends the stream, and rolls the variables back.
-All others compute the step again while the dead worker's successor computes it for the first time,
-so the step takes no longer.
+Of a void round, some variables may be updated already. The chief pushes gradients of zero for all
+members, which ends the stream, and rolls the variables back.
 """
 
 from __future__ import annotations
@@ -45,7 +43,9 @@ class StreamingBarrier(Barrier):
             # As in the plain barrier, there is no data any more.
             self._stopping = True
         return (
-            self._void() if self._stopping or self._unsure or not self._examples else self._update()
+            self._void()
+            if self._stopping or self._replaced or not self._examples
+            else self._update()
         )
 
     def _begin(self) -> list[Action]:
@@ -73,7 +73,7 @@ class StreamingBarrier(Barrier):
     def _void(self) -> list[Action]:
         round_, members = self.round, tuple(sorted(self._members))
         *warning, reset, tokens = super()._void()
-        return [*warning, Fill(round_, members), RollBack(round_), reset, tokens, *self._begin()]
+        return [*warning, RollBack(round_, members), reset, tokens, *self._begin()]
 
     def _advance(self) -> Send:
         self._expected |= self._waiting

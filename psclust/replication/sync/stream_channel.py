@@ -1,15 +1,26 @@
-"""What the workers and the chief of a streamed round share on each ps, and a worker's ops on it."""
+"""What the workers and the chief of a streamed round share on each ps, and a worker's ops on it.
+
+A worker learns that variables have been updated by a *stamp*, the round, in a queue beside them. It
+waits for the stamp and reads the variables in the same part of its graph, so waiting costs no
+message. Each worker has a queue of its own for each group of variables: from one that several
+share, a worker that is a round ahead could take the stamp of a slower one.
+
+A stamp may be of an older round, for which an earlier process of the worker did not wait. A step
+takes one stamp of each queue and tells which: the worker then takes those that are left up to its
+round, and pulls the variables again, because it has read them too soon.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.by_device import at
 from psclust.replication.passes.local_copies import LocalCopy, bring
 from psclust.replication.sync.arrivals import Arrivals, arrivals_of, inlet_of
-from psclust.replication.sync.stamps import stamp_of
 from psclust.replication.tf_types import Accumulator, Operation, Tensor, Variable
 from psclust.replication.wire.differences import last_difference
 
@@ -61,40 +72,54 @@ def push_streamed(
     return pushed
 
 
-@dataclass(frozen=True)
-class Brought:
-    """operations: those that bring a worker's copies up to date, each when its variable has been
-    updated. stamps: what they wait for on each ps, int64 scalars; next_stamps: for each of them the
-    one after it, which can be taken alone."""
-
-    operations: Sequence[Operation] = ()
-    stamps: Sequence[Sequence[Tensor]] = ()
-    next_stamps: Sequence[Sequence[Tensor]] = ()
+def push_examples(
+    channel: StreamChannel, device: str, examples: Tensor, round_: Tensor
+) -> Operation:
+    with tf.device(device):
+        return channel.examples[device].apply_grad(tf.cast(examples, tf.float64), local_step=round_)
 
 
-def bring_updated(channel: StreamChannel, worker: int) -> Brought:
+def bring_updated(
+    channel: StreamChannel, worker: int
+) -> tuple[list[Operation], Sequence[Sequence[Tensor]]]:
+    """(the ops that bring a worker's copies up to date, each when its variable has been updated;
+    the stamps that they wait for on each ps, int64 scalars)."""
     taken: dict[str, list[Tensor]] = {}
-    following: dict[str, list[Tensor]] = {}
 
     def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
         device, variables = group[0].variable.device, [copy.variable for copy in group]
         stamp = stamp_of(variables, worker)
         taken.setdefault(device, []).append(stamp)
-        following.setdefault(device, []).append(stamp_of(variables, worker))
         with tf.device(device), tf.control_dependencies([stamp]):
             return [
                 c.variable.read_value() if c.sent is None else last_difference(c.sent).read()
                 for c in group
             ]
 
-    operations = [
-        operation for each in bring(channel.copies, arriving).values() for operation in each
-    ]
-    return Brought(operations, list(taken.values()), list(following.values()))
+    brought = bring(channel.copies, arriving).values()
+    return [operation for each in brought for operation in each], list(taken.values())
 
 
-def push_examples(
-    channel: StreamChannel, device: str, examples: Tensor, round_: Tensor
-) -> Operation:
-    with tf.device(device):
-        return channel.examples[device].apply_grad(tf.cast(examples, tf.float64), local_step=round_)
+def stamps(variables: Sequence[Variable], worker: int) -> Any:
+    """The queue for a worker and a group of variables of one ps, shared by the graphs of worker and
+    chief."""
+    # The graphs may have created the variables in different orders.
+    first = min(variable.op.name for variable in variables)
+    with tf.device(variables[0].device):
+        return tf.queue.FIFOQueue(
+            -1, [tf.int64], [[]], shared_name=f"psclust/updated/{first}@{worker}", name="updated"
+        )
+
+
+def announce(
+    variables: Sequence[Variable], rounds: Sequence[Tensor], after: Sequence[Operation]
+) -> list[Operation]:
+    """The ops that put a stamp into each worker's queue when the ops in `after` have ended. rounds:
+    for each worker the stamp, int64 [1], or none, int64 [0], on the ps."""
+    with tf.device(variables[0].device), tf.control_dependencies(list(after)):
+        return [stamps(variables, worker).enqueue_many(own) for worker, own in enumerate(rounds)]
+
+
+def stamp_of(variables: Sequence[Variable], worker: int) -> Tensor:
+    """The next stamp for the worker, int64 scalar. Waiting for it holds no thread of the ps."""
+    return at(variables[0].device, stamps(variables, worker).dequeue)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from psclust.replication.by_device import moved
+from psclust.replication.by_device import at, moved
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.gradients import GradientsAndVariables, scaled_sum
 from psclust.replication.passes.crossings import task_of
@@ -30,10 +30,10 @@ from psclust.replication.passes.local_copies import groups_of
 from psclust.replication.private_tensorflow import wait_for
 from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes, written
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
+from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops
 from psclust.replication.sync.arrivals import others_of
-from psclust.replication.sync.stamps import announce, of_each
-from psclust.replication.sync.stream_channel import StreamChannel, push_examples
+from psclust.replication.sync.messages import of_each
+from psclust.replication.sync.stream_channel import StreamChannel, announce, push_examples
 from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
@@ -47,15 +47,15 @@ from psclust.replication.wire.differences import difference, last_difference, le
 class StreamOps:
     """Mappings have the device of each ps as key.
 
-    order: int64 [1 + workers] placeholder, the round, then for each worker 1 if it is a member of
+    members: int64 [1 + workers] placeholder, the round, then for each worker 1 if it is a member of
     the stream, else 0. round: int64 scalar placeholder.
 
-    stream: updates the variables as `order` says, and gives for each ps the rounds of the gradients
-    that were taken there, int64; all of them have to be that of `order`. An inlet of `Arrivals`
-    that no member has needs gradients of zero. zeros: for each inlet, pushes a gradient of zero for
-    each variable, of `round`. no_examples: pushes that these are over no examples, to each ps.
-    lacking: bool [inlets + 1], at which inlets fewer gradients wait than a stream may take, and
-    whether that is so of the examples. sums: all that holds gradients or examples.
+    stream: updates the variables in the round of `members`, and gives for each ps the rounds of the
+    gradients that were taken there, int64; all of them have to be that round. An inlet of
+    `Arrivals` that no member has needs gradients of zero. zeros: for each inlet, pushes a gradient
+    of zero for each variable, of `round`. no_examples: pushes that these are over no examples, to
+    each ps. lacking: bool [inlets + 1], at which inlets fewer gradients wait than a stream may
+    take, and whether that is so of the examples. sums: all that holds gradients or examples.
 
     tags, settled: see above. fence: sets all fences to `round`; fenced: which are set, bool [ps].
     roll_back: restores the values that the variables of a ps had. settle: sets `settled` to
@@ -67,7 +67,7 @@ class StreamOps:
     """
 
     workers: int
-    order: Tensor
+    members: Tensor
     round: Tensor
     stream: Sequence[Tensor]
     zeros: Sequence[Operation]
@@ -93,27 +93,27 @@ def stream_ops(
     state: State,
     layout: DeviceLayout,
     settings: Settings,
+    round_: Tensor,
 ) -> StreamOps:
+    """round_: int64 scalar placeholder."""
     workers = len(layout.workers)
     with tf.device(layout.client):
-        round_ = tf.compat.v1.placeholder(tf.int64, [], name="round")
-        fed = tf.compat.v1.placeholder(tf.int64, [1 + workers], name="stream_order")
-    anchors = {arrivals.variable.device: arrivals.variable for arrivals in channel.arrivals}
-    devices = dict.fromkeys([layout.parameters, *anchors])
+        fed = tf.compat.v1.placeholder(tf.int64, [1 + workers], name="members")
+    devices = dict.fromkeys([layout.parameters, *channel.examples])
     fences = {each: cell("psclust/fence", tf.int64, [], each) for each in devices}
     settled = cell("psclust/settled", tf.int64, [], layout.parameters)
-    orders = _Orders(fed, workers)
-    mean, taken = _mean(channel, orders, fences)
+    fed_on = _Fed(fed, workers)
+    mean, taken = _mean(channel, fed_on, fences)
     applied = apply_update(descent_beside(optimizer), *tower.divide(mean), state, layout, settings)
     writers = written(changes := state_changes(applied, tower.roots))
     kept = _kept(writers)
-    tags, begun = _begun(kept, changes, orders, devices)
+    tags, begun = _begun(kept, changes, fed_on, devices)
     sent = {each.variable.op.name: each.sent for each in channel.copies if each.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [
         stamp
         for group in groups
-        for stamp in _announced(group, orders.on(group[0].device), writers, sent)
+        for stamp in _announced(group, fed_on[group[0].device].stamps, writers, sent)
     ]
     ended = _ended(taken, [*begun, *applied, *announced])
     pushed = {
@@ -123,13 +123,13 @@ def stream_ops(
     counts = [push_examples(channel, each, tf.constant(0), round_) for each in channel.examples]
     return StreamOps(
         workers=workers,
-        order=fed,
+        members=fed,
         round=round_,
         stream=[moved(each, layout.client) for each in ended],
         zeros=[tf.group(*pushes) for pushes in pushed.values()],
         no_examples=tf.group(*counts),
-        lacking=_lacking(channel, anchors, workers),
-        sums=_sums(channel, anchors, round_),
+        lacking=_lacking(channel, workers),
+        sums=_sums(channel, round_),
         tags={device: tag.mark() for device, tag in tags.items()},
         settled=settled.mark(),
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
@@ -149,38 +149,36 @@ def stream_ops(
 
 
 @dataclass(frozen=True)
-class _Order:
-    """`StreamOps.order` on a ps. round: int64 scalar. rounds: for each worker its stamp, int64 [1],
-    or none, int64 [0]. gradients: how many workers take part; others: how many gradients to take
-    from an accumulator of `Arrivals`; int32 scalars."""
+class _Members:
+    """`StreamOps.members` on a ps. round: int64 scalar. stamps: for each worker its stamp, int64
+    [1], or none, int64 [0]. count: of the members; others: how many gradients to take from an
+    accumulator of `Arrivals`; int32 scalars."""
 
     round: Tensor
-    rounds: Sequence[Tensor]
-    gradients: Tensor
+    stamps: Sequence[Tensor]
+    count: Tensor
     others: Tensor
 
 
-class _Orders:
-    """The `_Order` of each ps, built when it is first needed."""
+class _Fed(dict[str, _Members]):
+    """The `_Members` of each ps, by its device, built when they are first needed."""
 
     def __init__(self, fed: Tensor, workers: int) -> None:
+        super().__init__()
         self._fed = fed
         self._workers = workers
-        self._made: dict[str, _Order] = {}
 
-    def on(self, device: str) -> _Order:
-        if device not in self._made:
-            with tf.device(device), tf.control_dependencies(None):
-                order = tf.identity(self._fed)
-                round_, members = order[0], tf.cast(order[1:], tf.int32)
-                rounds = of_each(tf.fill([self._workers], round_), members, self._workers)
-                gradients = tf.reduce_sum(members)
-                self._made[device] = _Order(round_, rounds, gradients, others_of(members))
-        return self._made[device]
+    def __missing__(self, device: str) -> _Members:
+        with tf.device(device), tf.control_dependencies(None):
+            here = tf.identity(self._fed)
+            round_, members = here[0], tf.cast(here[1:], tf.int32)
+            stamps = of_each(tf.fill([self._workers], round_), members, self._workers)
+            self[device] = _Members(round_, stamps, tf.reduce_sum(members), others_of(members))
+        return self[device]
 
 
 def _mean(
-    channel: StreamChannel, orders: _Orders, fences: Mapping[str, Cell]
+    channel: StreamChannel, fed_on: _Fed, fences: Mapping[str, Cell]
 ) -> tuple[GradientsAndVariables, Mapping[str, Sequence[Tensor]]]:
     """(the mean of all gradients of each variable, when it is complete; for each ps, the rounds of
     gradients that were taken)."""
@@ -188,7 +186,7 @@ def _mean(
     for device, accumulator in channel.examples.items():
         with tf.device(device):
             # In a void round there may be none.
-            examples = accumulator.take_grad(orders.on(device).gradients)
+            examples = accumulator.take_grad(fed_on[device].count)
             factor = 1.0 / tf.maximum(examples, 1.0)
             here = [each.variable for each in channel.arrivals if each.variable.device == device]
             dtypes = {variable.dtype.base_dtype for variable in here}
@@ -197,11 +195,10 @@ def _mean(
     rounds: dict[str, list[Tensor]] = {device: [] for device in factors}
     for arrivals in channel.arrivals:
         device = arrivals.variable.device
-        order = orders.on(device)
-        gradients, each = arrivals.take(order.others)
+        gradients, each = arrivals.take(fed_on[device].others)
         rounds[device] += each
         with tf.device(device), tf.control_dependencies(gradients):
-            allowed = _admitted(fences[device], order.round)
+            allowed = _admitted(fences[device], fed_on[device].round)
         with tf.device(device), tf.control_dependencies([allowed]):
             # What takes the sum apart is held back as well.
             gradients[0] = tf.identity(gradients[0])
@@ -231,15 +228,15 @@ def _kept(
 def _begun(
     kept: Sequence[tuple[Variable, Cell]],
     changes: Sequence[Operation],
-    orders: _Orders,
+    fed_on: _Fed,
     devices: Iterable[str],
 ) -> tuple[Mapping[str, Cell], list[Operation]]:
     """(the tag of each ps; the ops that set the tags). Makes each of `changes` wait until on its ps
-    the values are kept and the tag is set. Both wait for the order of the stream."""
+    the values are kept and the tag is set. Both wait until the stream is fed."""
     tags, begun = {}, []
     for device in dict.fromkeys([*devices, *(variable.device for variable, _ in kept)]):
         tags[device] = cell("psclust/tag", tf.int64, [], device)
-        round_ = orders.on(device).round
+        round_ = fed_on[device].round
         with tf.device(device), tf.control_dependencies([round_]):
             here = [(variable, value) for variable, value in kept if variable.device == device]
             keeps = [value.set(variable.read_value()) for variable, value in here]
@@ -273,7 +270,7 @@ def _ended(taken: Mapping[str, Sequence[Tensor]], stream: Sequence[Operation]) -
 
 def _announced(
     group: Sequence[Variable],
-    order: _Order,
+    stamps: Sequence[Tensor],
     written: Mapping[str, tuple[Variable, list[Operation]]],
     sent: Mapping[str, Variable],
 ) -> list[Operation]:
@@ -287,12 +284,12 @@ def _announced(
             with tf.device(variable.device), tf.control_dependencies(after):
                 message = difference(variable.read_value(), sent[variable.op.name])
             after = [last_difference(sent[variable.op.name]).set(message)]
-    return announce(group, order.rounds, after)
+    return announce(group, stamps, after)
 
 
 def _released(groups: Sequence[Sequence[Variable]], round_: Tensor, workers: int) -> Operation:
     """The op that stamps `round_` for all workers."""
-    rounds = {group[0].device: at(group[0], tf.reshape, round_, [1]) for group in groups}
+    rounds = {group[0].device: at(group[0].device, tf.reshape, round_, [1]) for group in groups}
     return tf.group(
         *[
             stamp
@@ -307,30 +304,22 @@ def _restore(variable: Variable, value: Cell) -> Operation:
         return variable.assign(value.read(), read_value=False)
 
 
-def _sums(
-    channel: StreamChannel, anchors: Mapping[str, Variable], round_: Tensor
-) -> AccumulatorOps:
+def _sums(channel: StreamChannel, round_: Tensor) -> AccumulatorOps:
     """The ops on all that holds gradients or examples."""
-    others = [(each.others, each.variable) for each in channel.arrivals if each.others is not None]
-    pairs = [
-        *others,
-        *((accumulator, anchors[device]) for device, accumulator in channel.examples.items()),
-    ]
-    added = accumulator_ops(
-        [a for a, _ in pairs], [v for _, v in pairs], [take(a, v) for a, v in pairs], round_
-    )
+    others = [each.others for each in channel.arrivals if each.others is not None]
+    added = accumulator_ops([*others, *channel.examples.values()], round_)
     queues = [
         (each, inlet, queue) for each in channel.arrivals for inlet, queue in enumerate(each.queues)
     ]
     counts = [each.count(inlet) for each, inlet, _ in queues]
     emptied = [
-        at(each.variable, queue.dequeue_many, count)[0].op
+        at(each.variable.device, queue.dequeue_many, count)[0].op
         for (each, _, queue), count in zip(queues, counts, strict=True)
     ]
     return replace(added, counts=[*added.counts, *counts], empty=[*added.empty, *emptied])
 
 
-def _lacking(channel: StreamChannel, anchors: Mapping[str, Variable], workers: int) -> Tensor:
+def _lacking(channel: StreamChannel, workers: int) -> Tensor:
     """See `StreamOps`."""
     fewer = [
         tf.reduce_any(
@@ -338,8 +327,5 @@ def _lacking(channel: StreamChannel, anchors: Mapping[str, Variable], workers: i
         )
         for inlet in channel.arrivals[0].inlets
     ]
-    examples = [
-        at(anchors[device], accumulator.num_accumulated)
-        for device, accumulator in channel.examples.items()
-    ]
+    examples = [at(device, each.num_accumulated) for device, each in channel.examples.items()]
     return tf.stack([*fewer, tf.reduce_min(tf.stack(examples)) < workers])

@@ -1,10 +1,13 @@
-"""The chief's side of streamed rounds: a thread makes the run of a stream, while the
-coordinator receives messages."""
+"""The chief's side of streamed rounds: a thread makes the run of a stream, while the coordinator
+receives messages; and what a chief does about a round that an earlier chief, or its own earlier
+session, has left half made."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +17,9 @@ from psclust.replication.sync.actions import Fill, RollBack, Stream
 from psclust.replication.sync.arrivals import inlet_of
 from psclust.replication.sync.stream_ops import StreamOps
 from psclust.replication.tf_types import Session
+from psclust.replication.variables.cell import read_marks
+
+LOG = logging.getLogger(__name__)
 
 OTHER_ROUND = "a gradient of another round"
 
@@ -28,7 +34,7 @@ class StreamRun:
         self._session = session
         self._ops = ops
         self._failed = failed
-        self._stream = prepare(session, ops.stream, [ops.order])
+        self._stream = prepare(session, ops.stream, [ops.members])
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
@@ -48,13 +54,19 @@ class StreamRun:
                 )
                 self._thread.start()
             case Fill(round_, workers):
-                for worker in workers:
-                    run([ops.zeros[inlet_of(worker)], ops.no_examples], {ops.round: round_})
-            case RollBack(round_):
+                self._fill(round_, workers)
+            case RollBack(round_, workers):
+                self._fill(round_, workers)
                 self.finish()
                 run(list(ops.roll_back.values()))
                 run(ops.level)
                 run(ops.settle, {ops.round: round_})
+
+    def _fill(self, round_: int, workers: Sequence[int]) -> None:
+        ops = self._ops
+        for worker in workers:
+            pushes = [ops.zeros[inlet_of(worker)], ops.no_examples]
+            self._session.run(pushes, {ops.round: round_})
 
     def finish(self) -> None:
         """Waits for the end of the stream. Raises its error."""
@@ -82,3 +94,35 @@ def _other_round() -> Exception:
     """The error after which the chief opens another session."""
     text = f"{OTHER_ROUND} was waiting, of a task that was thought dead"
     return tf.errors.AbortedError(None, None, text)
+
+
+def take_over(session: Session, ops: StreamOps) -> None:
+    """Makes sure that an earlier stream writes nothing more, rolls back what it has written of a
+    round that was not counted, and lets workers that wait for it go on. To be called before
+    variables are restored and before a barrier opens."""
+    # Greater than every round before, as the first round of a barrier.
+    round_ = time.time_ns() // 1000
+    if not any(session.run(ops.fenced)):
+        # No chief was here before. Stamps would only have workers pull their variables once more.
+        session.run(ops.fence, {ops.round: round_})
+        return
+    settled, *tags = read_marks(session, [ops.settled, *ops.tags.values()])
+    half = [device for device, tag in zip(ops.tags, tags, strict=True) if tag > settled]
+    session.run(ops.fence, {ops.round: round_})
+    # Also where no stream had begun: a worker may have got a token of a round whose stream its
+    # chief did not live to begin.
+    session.run(ops.release, {ops.round: round_})
+    if half:
+        LOG.info("rolling back a step that was half made on %s", ", ".join(half))
+        ops.sums.close(session, round_)
+        # An earlier stream that still waits to take would take gradients of the next round: it gets
+        # these, and fails at the fence.
+        pushes = [*ops.zeros, ops.no_examples]
+        while any(lacking := session.run(ops.lacking)):
+            session.run(
+                [push for push, lacks in zip(pushes, lacking, strict=True) if lacks],
+                {ops.round: round_},
+            )
+        session.run([ops.roll_back[device] for device in half])
+        session.run(ops.settle, {ops.round: round_})
+        ops.sums.reset(session, round_ + 1)

@@ -3,12 +3,13 @@ saves or restores it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.tf_types import Operation, Tensor
+from psclust.replication.tf_types import Operation, Session, Tensor
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,10 @@ def cell(name: str, dtype: Any, shape: Any, device: str) -> Cell:
             dtype,
             device,
         )
+
+
+def read_marks(session: Session, marks: Sequence[Mark]) -> list[int]:
+    """The value of each mark; 0 for one that was never set."""
+    known = session.run([mark.known for mark in marks])
+    found = iter(session.run([m.value for m, is_set in zip(marks, known, strict=True) if is_set]))
+    return [int(next(found)) if is_set else 0 for is_set in known]

@@ -15,7 +15,7 @@ from psclust.errors import PsclustError
 from psclust.replication.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.replication.sync.coordinator_ops import CoordinatorOps
 from psclust.replication.sync.half_made import is_half_made
-from psclust.replication.sync.takeover import take_over
+from psclust.replication.sync.stream_run import take_over
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import DONE, End
 from psclust.train.between_graph.ended_replicas import EndedReplicas
@@ -90,11 +90,7 @@ class Chief(Replica):
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
             take_over(setup, ops.stream)
-        half_made = (
-            partial(is_half_made, setup, ops.marks)
-            if ops is not None and ops.marks is not None
-            else None
-        )
+        half_made = partial(is_half_made, setup, ops.marks) if ops is not None else None
         source = self.variables.prepare(
             setup, self.checkpoints, session, half_made, lambda lost: self._undo_ends(setup, lost)
         )

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.sync.participant import BarrierParticipant, Grant
+from psclust.replication.sync.messages import Token
+from psclust.replication.sync.participant import BarrierParticipant
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import End
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
@@ -241,37 +242,38 @@ class Replica:
     def _train_in_step(self, session: Session, participant: BarrierParticipant) -> None:
         """Synchronous: one gradient a token. The chief marks the replicas that have ended."""
         with closing(participant):
-            grant: Grant | None = participant.join()
+            token: Token | None = participant.join()
             if not self.job.context.is_chief:
                 self.hooks.start(session)
-            while grant is not None:
-                self._step_until_end(session, participant, grant)
-                grant = participant.leave()
+            while token is not None:
+                self._step_until_end(session, participant, token)
+                token = participant.leave()
 
     def _step_until_end(
-        self, session: Session, participant: BarrierParticipant, grant: Grant
+        self, session: Session, participant: BarrierParticipant, token: Token
     ) -> None:
-        """Steps with `grant`, and with each that follows."""
+        """Steps with `token`, and with each that follows."""
         guard = self.job.program.config.nan_guard
         position = self._start_input(session)
         endless = bool(session.run(self.built.input.endless))
-        while grant.go:
+        while token.go:
             try:
-                grant, loss, examples = participant.step()
+                made = participant.step()
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
                 if self.job.program.config.drop_uneven:
                     # No further step gets a batch from every replica.
                     self.stop.set(session)
                 return
+            token = made.token
             position += self.state.batches
-            if examples and grant.sure:
-                check_loss(guard, grant.step, loss)
-            self.job.reporter.step(grant.step, loss, examples, barrier_s=grant.waited_s)
+            if made.examples and made.applied:
+                check_loss(guard, token.step, made.loss)
+            self.job.reporter.step(token.step, made.loss, made.examples, barrier_s=made.waited_s)
             if self._is_to_stop():
                 self.stop.set(session)
                 return
-            if not (grant.sure or grant.late or endless) and position != self._position(session):
+            if not (made.applied or made.late or endless) and position != self._position(session):
                 # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)
 
