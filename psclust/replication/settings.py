@@ -1,36 +1,27 @@
-"""The training settings that shape the graph. `psclust.train.config.TrainConfig` implements and
-documents them."""
+"""The training settings that shape the graph."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from psclust.errors import UsageError
 
 
-class Settings(Protocol):
-    @property
-    def clip_norm(self) -> float | None: ...
-    @property
-    def accumulate(self) -> int: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def average_decay(self) -> float | None: ...
-    @property
-    def moving_statistics(self) -> str: ...
-    @property
-    def statistics_every(self) -> int: ...
-    @property
-    def nan_guard(self) -> str: ...
-    @property
-    def split_batch(self) -> bool: ...
-    @property
-    def drop_uneven(self) -> bool: ...
-    @property
-    def wire_dtype(self) -> str: ...
-    @property
-    def local_copies(self) -> bool: ...
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """See `psclust.TrainConfig`, which documents and checks them."""
+
+    clip_norm: float | None = None
+    accumulate: int = 1
+    weight_decay: float = 0.0
+    average_decay: float | None = None
+    wire_dtype: str = "float32"
+    moving_statistics: str = "first"
+    statistics_every: int = 1
+    nan_guard: str = "loss"
+    split_batch: bool = False
+    drop_uneven: bool = False
+    local_copies: bool = True
 
 
 def refuse_ignored(settings: Settings) -> None:

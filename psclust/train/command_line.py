@@ -7,6 +7,8 @@ is one sentence on stderr and an exit code; an exception in the user's own code 
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import logging
 import sys
 import tempfile
@@ -17,14 +19,13 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from psclust.errors import PsclustError
+from psclust.errors import PsclustError, UsageError
 from psclust.estimator import install
 from psclust.placement.description import Description
 from psclust.replication.graph_plan import one_way, one_way_in_step
 from psclust.replication.variables.dry_build import dry_build
 from psclust.rundir.folder import RunFolder
 from psclust.train.job import Job
-from psclust.train.load_program import load_program
 from psclust.train.modes import run
 from psclust.train.program import Program
 from psclust.train.program_options import Options, parse_changes, parse_options
@@ -134,3 +135,46 @@ def _is_useful(record: logging.LogRecord) -> bool:
     if record.levelno < logging.WARNING:
         return record.module == "basic_session_run_hooks"
     return record.module != "deprecation"
+
+
+def load_program(spec: str) -> Program:
+    """Imports `module:attribute`, also from the current directory. Raises UsageError if the module
+    or the attribute is missing or not a Program; an exception in the module itself passes
+    unchanged."""
+    module_name, colon, attribute = spec.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageError(
+            f"{spec!r} names no program; write it as module:program, "
+            "for example psclust.examples.digits:program"
+        )
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (
+            module_name == error.name or module_name.startswith(f"{error.name}.")
+        ):
+            raise
+        raise UsageError(
+            f"{spec}: there is no module {error.name!r} in the current directory or on "
+            "PYTHONPATH; check its name"
+        ) from error
+    if not hasattr(module, attribute):
+        programs = [name for name, value in vars(module).items() if isinstance(value, Program)]
+        near = difflib.get_close_matches(attribute, vars(module), 1)
+        hint = (
+            f"it has {', '.join(programs)}"
+            if programs
+            else f"did you mean {near[0]!r}?"
+            if near
+            else "it has no psclust.Program"
+        )
+        raise UsageError(f"{spec}: module {module_name!r} has no {attribute!r}; {hint}")
+    program = getattr(module, attribute)
+    if not isinstance(program, Program):
+        raise UsageError(
+            f"{spec} is a {type(program).__name__}; it must be a psclust.Program(model_fn, "
+            "input_fn, optimizer_fn)"
+        )
+    return program

@@ -4,21 +4,35 @@ change nothing."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from psclust.errors import UsageError
+from psclust.replication.settings import Settings
 from psclust.train.key_values import key_values
 
 STATISTICS = ("first", "mean", "sync")
 WIRES = ("float32", "bfloat16", "int8")
-_POSITIVE = ("save_seconds", "save_steps", "keep", "keep_every_s")
 GUARDS = ("off", "loss", "gradients")
+_CHOICES = {"wire_dtype": WIRES, "moving_statistics": STATISTICS, "nan_guard": GUARDS}
+_WHOLE = ("accumulate", "statistics_every", "keep")
+_POSITIVE = (
+    "save_seconds",
+    "save_steps",
+    "keep",
+    "keep_every_s",
+    "clip_norm",
+    "accumulate",
+    "statistics_every",
+    "summary_steps",
+    "stop_after",
+    "device_count",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig:
+class TrainConfig(Settings):
     """Settings of a training; `--config key=value` on the command line replaces any of them. Raises
     UsageError for an invalid value.
 
@@ -69,14 +83,6 @@ class TrainConfig:
         cluster file; this limits how many are used.
     """
 
-    clip_norm: float | None = None
-    accumulate: int = 1
-    weight_decay: float = 0.0
-    average_decay: float | None = None
-    wire_dtype: str = "float32"
-    moving_statistics: str = "first"
-    statistics_every: int = 1
-    nan_guard: str = "loss"
     summary_steps: int | None = None
     profile_steps: tuple[int, ...] = ()
     stop_after: int | None = None
@@ -85,59 +91,30 @@ class TrainConfig:
     keep: int = 5
     keep_every_s: float | None = None
     sharded: bool = False
-    split_batch: bool = False
-    drop_uneven: bool = False
-    local_copies: bool = True
     device_count: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            *_POSITIVE,
-            "clip_norm",
-            "accumulate",
-            "statistics_every",
-            "summary_steps",
-            "stop_after",
-            "device_count",
-        ):
-            value = getattr(self, name)
-            _need(value is None or value > 0, name, value, "a positive number")
-        for name in (
-            "accumulate",
-            "statistics_every",
-            "keep",
-            *(["device_count"] if self.device_count is not None else []),
-        ):
-            _need(isinstance(getattr(self, name), int), name, getattr(self, name), "a whole number")
-        _need(
-            self.weight_decay >= 0 and math.isfinite(self.weight_decay),
-            "weight_decay",
-            self.weight_decay,
-            "zero or more",
+        for name in _POSITIVE:
+            self._need(name, lambda value: value is None or value > 0, "a positive number")
+        for name in _WHOLE:
+            self._need(name, lambda value: isinstance(value, int), "a whole number")
+        if self.device_count is not None:
+            self._need("device_count", lambda value: isinstance(value, int), "a whole number")
+        self._need(
+            "weight_decay", lambda value: value >= 0 and math.isfinite(value), "zero or more"
         )
-        decay = self.average_decay
-        _need(
-            decay is None or 0 <= decay < 1,
+        self._need(
             "average_decay",
-            decay,
+            lambda decay: decay is None or 0 <= decay < 1,
             "at least 0 and less than 1, for example 0.999",
         )
-        for name, choices in (
-            ("wire_dtype", WIRES),
-            ("moving_statistics", STATISTICS),
-            ("nan_guard", GUARDS),
-        ):
-            _need(
-                getattr(self, name) in choices,
-                name,
-                getattr(self, name),
-                f"one of {', '.join(choices)}",
-            )
+        for name, choices in _CHOICES.items():
+            self._need(name, choices.__contains__, f"one of {', '.join(choices)}")
 
-
-def _need(holds: bool, name: str, value: Any, what: str) -> None:
-    if not holds:
-        raise UsageError(f"TrainConfig: {name} is {value!r}; it must be {what}")
+    def _need(self, name: str, holds: Callable[[Any], bool], what: str) -> None:
+        value = getattr(self, name)
+        if not holds(value):
+            raise UsageError(f"TrainConfig: {name} is {value!r}; it must be {what}")
 
 
 def changed(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:

@@ -3,8 +3,10 @@ training."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import Parameter
 from typing import Any, TypeVar
 
 from psclust.errors import UsageError
@@ -13,7 +15,6 @@ from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.train.compared_tensors import comparisons_noticed
 from psclust.train.config import TrainConfig, changed
 from psclust.train.keras_names import layers_named_anew
-from psclust.train.optional_arguments import call_with, takes
 from psclust.train.user_errors import refusals
 
 _D = TypeVar("_D", bound="Definition")
@@ -63,12 +64,12 @@ class Definition:
     @property
     def has_evaluation(self) -> bool:
         """Whether there is held-out data to evaluate on."""
-        return self.eval_input_fn is not None or takes(self.input_fn, "mode")
+        return self.eval_input_fn is not None or _takes(self.input_fn, "mode")
 
     @property
     def has_prediction(self) -> bool:
         """Whether there is input to predict for."""
-        return self.predict_input_fn is not None or takes(self.input_fn, "mode")
+        return self.predict_input_fn is not None or _takes(self.input_fn, "mode")
 
     def dataset(self, mode: str, shard: Shard) -> Any:
         offered = {"mode": mode, "params": dict(self.params or {}), "shard": shard}
@@ -112,3 +113,29 @@ class Definition:
                 "for example tf.compat.v1.train.MomentumOptimizer(0.01, 0.9)"
             )
         return optimizer
+
+
+def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any:
+    """Calls `function` with the arguments of `offered` that it names (all, if it takes `**kwargs`);
+    its other parameters, whatever their names, get `values` in order, as many as it has."""
+    parameters = inspect.signature(function).parameters.values()
+    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        names = {parameter.name for parameter in parameters}
+        offered = {name: value for name, value in offered.items() if name in names}
+    if any(
+        parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY)
+        for parameter in parameters
+    ):
+        return function(*values, **offered)
+    free = [
+        p.name
+        for p in parameters
+        if p.kind is Parameter.POSITIONAL_OR_KEYWORD and p.name not in offered
+    ]
+    return function(**dict(zip(free, values, strict=False)), **offered)
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether `function` has a parameter of that name or takes `**kwargs`."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())

@@ -50,6 +50,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument("program", metavar="MODULE:PROGRAM", help="where the psclust.Program is")
     parser.add_argument(
         "--set",
+        dest="changes",
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -64,7 +65,7 @@ def options_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model-dir",
-        type=Path,
+        type=_absolute,
         help="where checkpoints go and training resumes from; default: the run's folder",
     )
     parser.add_argument(
@@ -74,10 +75,16 @@ def options_parser() -> argparse.ArgumentParser:
         "default: when the data ends",
     )
     parser.add_argument(
-        "--save-seconds", type=float, help="time between checkpoints; default: the program's, or 60"
+        "--save-seconds",
+        dest="save_s",
+        metavar="SAVE_SECONDS",
+        type=float,
+        help="time between checkpoints; default: the program's, or 60",
     )
     parser.add_argument(
         "--log-seconds",
+        dest="log_s",
+        metavar="LOG_SECONDS",
         type=float,
         default=2.0,
         help="time between log lines (default: %(default)s)",
@@ -96,19 +103,9 @@ def options_parser() -> argparse.ArgumentParser:
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """Raises UsageError."""
-    found = options_parser().parse_args(arguments)
-    model_dir = found.model_dir.absolute() if found.model_dir else None
-    return Options(
-        program=found.program,
-        changes=tuple(found.set),
-        model_dir=model_dir,
-        max_steps=found.max_steps,
-        save_s=found.save_seconds,
-        log_s=found.log_seconds,
-        config=tuple(found.config),
-        do=found.do,
-        eval_steps=found.eval_steps,
-    )
+    found = vars(options_parser().parse_args(arguments))
+    changes, config = tuple(found.pop("changes")), tuple(found.pop("config"))
+    return Options(**found, changes=changes, config=config)
 
 
 def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,6 +116,10 @@ def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str
         for name, default in params.items()
     }
     return key_values("--set", changes, types)
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _positive_int(text: str) -> int:

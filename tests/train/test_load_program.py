@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import UsageError
-from psclust.train.load_program import load_program
+from psclust.train.command_line import load_program
 
 MODULE = """
 import psclust

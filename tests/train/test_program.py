@@ -11,7 +11,7 @@ import pytest
 
 import psclust
 from psclust.errors import UsageError
-from psclust.train.optional_arguments import call_with
+from psclust.train.definition import call_with
 
 SHARD = psclust.Shard(1, 4)
 

@@ -128,7 +128,7 @@ def test_averaged_weights_are_in_the_checkpoint_under_tensorflows_names(
 def test_averages_are_those_of_tensorflow() -> None:
     import tensorflow as tf
 
-    from psclust.replication.update.moving_average import move_averages
+    from psclust.replication.update.apply_update import move_averages
 
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
@@ -177,7 +177,7 @@ def test_averages_are_those_of_tensorflow() -> None:
 def test_what_is_no_float_is_not_averaged() -> None:
     import tensorflow as tf
 
-    from psclust.replication.update.moving_average import move_averages
+    from psclust.replication.update.apply_update import move_averages
 
     with tf.Graph().as_default():
         step = tf.compat.v1.train.get_or_create_global_step()

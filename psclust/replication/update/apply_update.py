@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from psclust.errors import UsageError
 from psclust.replication.by_device import joined
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.gradients import GradientsAndVariables, clip, decay
+from psclust.replication.private_tensorflow import create_slot
 from psclust.replication.settings import Settings
 from psclust.replication.statistics.batch_norm import move
-from psclust.replication.tf_types import Operation, Optimizer, Tensor
+from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.replica_context import Statistic
-from psclust.replication.update.moving_average import move_averages
 from psclust.replication.variables.training_state import State
 
 # Marks the error message of an update with values that are not finite.
@@ -74,3 +75,34 @@ def _all_finite(gradients: GradientsAndVariables, state: State) -> Operation:
         [NOT_FINITE, " step=", tf.strings.as_string(state.global_step + 1), " variables=", bad, ";"]
     )
     return tf.debugging.Assert(tf.reduce_all(finite), [where], summarize=1)
+
+
+AVERAGE = "ExponentialMovingAverage"
+
+
+def move_averages(variables: Sequence[Variable], decay: float, step: Tensor) -> Sequence[Operation]:
+    """The ops that move the averages of `variables`, in the current control dependencies, as
+    `tf.compat.v1.train.ExponentialMovingAverage` does and under its names, with a third of its ops:
+    that class takes each initial value from a `tf.cond`, for variables that are initialized earlier
+    than their averages. The decay is min(decay, (1 + step) / (10 + step)), so that an average soon
+    forgets the initial value, with which it begins. Each average is where its variable is. Raises
+    UsageError for variables that are not of floats."""
+    others = [
+        variable.op.name for variable in variables if not variable.dtype.base_dtype.is_floating
+    ]
+    if others:
+        raise UsageError(
+            f"average_decay: {', '.join(others)} cannot be averaged, only floats can; "
+            "give it trainable=False if it is not trained"
+        )
+    updates = tf.cast(step, tf.float32)
+    rate = 1 - tf.minimum(decay, (1 + updates) / (10 + updates))
+    with tf.init_scope():
+        averages = [
+            create_slot(variable, variable.initial_value, AVERAGE) for variable in variables
+        ]
+    moved = []
+    for average, variable in zip(averages, variables, strict=True):
+        with tf.device(variable.device):
+            moved.append(move(average, variable.read_value(), tf.cast(rate, average.dtype)))
+    return moved

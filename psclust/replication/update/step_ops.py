@@ -9,15 +9,15 @@ import tensorflow as tf
 
 from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.graph_walk import before, reached
 from psclust.replication.passes.batch_first import await_batch
 from psclust.replication.passes.local_copies import LocalCopy, refresh
 from psclust.replication.passes.sending import send_gradients
 from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes
-from psclust.replication.tf_types import Operation, Optimizer, Tensor
+from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
-from psclust.replication.update.train_op import advance_with
 from psclust.replication.variables.training_state import State
 
 
@@ -65,7 +65,7 @@ def tower_step(
     refreshed: Sequence[Operation] = ()
     begun = state.begun() if len(layout.workers) > 1 and not copies else None
     if tower.spec.train_op is not None:
-        step = advance_with(tower, state, replica)
+        step = _advance_with(tower, state, replica)
     else:
         # Asynchronous replicas move shared statistics one after another, each by its share.
         statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
@@ -90,3 +90,25 @@ def tower_step(
     with tf.device(tower.loss.device), tf.control_dependencies(refreshed):
         loss = tf.identity(tower.loss)
     return step_ops(layout.client, step, loss, tower.input.examples, staleness)
+
+
+def _advance_with(tower: Tower, state: State, replica: int) -> Tensor:
+    """Runs the train_op that the model function brought as one step of `replica`. Returns the
+    new step, int64 scalar; advances it if the train_op does not (`optimizer.minimize(loss)` without
+    `global_step`)."""
+    train_op = tower.spec.train_op
+    operation = (
+        train_op if isinstance(train_op, tf.Operation) else tf.convert_to_tensor(train_op).op
+    )
+    return state.advance(
+        [operation], replica=replica, counted=_writes(operation, state.global_step)
+    )
+
+
+def _writes(operation: Operation, variable: Variable) -> bool:
+    """Whether running `operation` assigns to `variable`."""
+    holder = variable.handle.op.name
+    assigns = (
+        one for one in reached([operation], before).values() if one.type.startswith("Assign")
+    )
+    return any(value.op.name == holder for one in assigns for value in one.inputs)
