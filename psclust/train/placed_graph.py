@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ from psclust.replication.variables.places import FunctionsOnVariables
 from psclust.replication.wire.own_wire import Unreachable, allow_own_wire, connect_by
 from psclust.runtime.kernel_library import are_known_not_to_fit
 from psclust.train.job import Job
-from psclust.train.task_context import task_of
+from psclust.train.task_context import TaskContext, task_of
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,8 @@ def build_placed(
     graph = job.new_graph()
     try:
         with graph.as_default():
-            _choose_kernels(job)
+            wire, folder = job.program.config.wire_dtype, tf.sysconfig.get_lib()
+            choose_kernels(job.context, wire, kernels.loaded(), folder)
             made = build(layout)
             connect_by(lambda device: job.context.address(task_of(device)))
             return graph, made
@@ -55,20 +56,21 @@ def without(job: Job, reason: Exception) -> Job:
     )
 
 
-def _choose_kernels(job: Job) -> None:
-    """Makes the current graph use psclust's own, and its own wire, if it is for a cluster and they
-    may be there."""
-    if job.context.task is None or not job.context.kernels:
+def choose_kernels(context: TaskContext, wire_dtype: str, loaded: Any, folder: str) -> None:
+    """Makes the current graph use psclust's own kernels, and its own wire, if it is for a cluster
+    and they may be there. loaded: the kernels' ops here, None if there are none. folder: of the
+    TensorFlow that is here; the chief says so if they do not fit it."""
+    if context.task is None or not context.kernels:
         return
-    if kernels.loaded() is not None:
+    if loaded is not None:
         kernels.use()
-        if job.context.own_wire:
+        if context.own_wire:
             allow_own_wire()
-    elif are_known_not_to_fit(tf.sysconfig.get_lib()) and job.context.is_chief:
+    elif are_known_not_to_fit(folder) and context.is_chief:
         LOG.info(
             "psclust's kernels and its own wire do not fit this build of TensorFlow, which says "
             "that it is %s: TensorFlow's ops and wire are used",
             tf.__version__,
         )
-    elif job.program.config.wire_dtype == "int8":
-        LOG.info("%s", kernels.Missing(str(job.context.task)))
+    elif wire_dtype == "int8":
+        LOG.info("%s", kernels.Missing(str(context.task)))

@@ -1,0 +1,55 @@
+"""A chief that was thought dead, and lives: its streamed rounds change nothing any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from two_tasks import CONFIG, Cluster
+
+import psclust
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.sync.messages import Update, encode_update
+from psclust.replication.sync.stream_run import take_over
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
+
+
+def _model(features: Any) -> psclust.EstimatorSpec:
+    weights = tf.compat.v1.get_variable("weights", [600, 600])
+    return psclust.EstimatorSpec("train", loss=tf.reduce_mean(tf.matmul(features, weights)))
+
+
+def _data() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(4)
+
+
+def _update(round_: int, step: int) -> Any:
+    return encode_update(Update(round_, step, 4, {0: 1}, {}), 2)
+
+
+def test_its_update_is_refused_after_another_chief_took_over(cluster: Cluster) -> None:
+    program = psclust.Program(
+        _model, _data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    )
+    workers = "/job:worker/task:0", "/job:worker/task:1"
+    with tf.Graph().as_default() as graph:
+        layout = DeviceLayout(1, workers, workers[0])
+        built = build_between_graph(program, layout, 0, sync=True, chief=True)
+        ops = built.coordinator
+        assert ops is not None
+        assert ops.stream is not None
+        initial = tf.compat.v1.global_variables_initializer()
+        with tf.compat.v1.Session(cluster.target, graph, CONFIG) as session:
+            session.run(initial)
+            session.run(ops.update, {ops.made: _update(100, 1)})
+            take_over(session, ops.stream)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="of an earlier chief"):
+                session.run(ops.update, {ops.made: _update(101, 2)})
+            state = session.run(built.state.now)
+            assert (state.global_step, state.positions.tolist()) == (1, [1, 0])
+            # Rounds of the new chief count: they are as many as microseconds since 1970.
+            session.run(ops.update, {ops.made: _update(1 << 60, 2)})
+            assert session.run(built.state.global_step) == 2
