@@ -45,7 +45,7 @@ def test_its_update_is_refused_after_another_chief_took_over(cluster: Cluster) -
         with tf.compat.v1.Session(cluster.target, graph, CONFIG) as session:
             session.run(initial)
             session.run(ops.update, {ops.made: _update(100, 1)})
-            take_over(session, ops.stream)
+            take_over(session, ops.stream, ops.marks)
             with pytest.raises(tf.errors.InvalidArgumentError, match="of an earlier chief"):
                 session.run(ops.update, {ops.made: _update(101, 2)})
             state = session.run(built.state.now)

@@ -89,7 +89,7 @@ def leave_half_made(cluster: Any) -> None:
             tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
             for name, dtype, shape in [
                 ("dense", tf.float32, [4]),
-                ("psclust/begun", tf.int64, []),
+                ("psclust/tag", tf.int64, []),
             ]
         )
         session.run(tf.raw_ops.AssignAddVariableOp(resource=dense, value=[1.0] * 4))

@@ -10,7 +10,7 @@ the passes above it. `in_order` makes them.
     in turn     `sending`, `in_turn`  gradients leave for the ps
     batch first `batch_first`   no variable changes without a batch
                                 needs: the update, whose changes of state it is given
-    held        `psclust.replication.sync.half_made`, the same
+    marked      `psclust.replication.sync.half_made`, the same
 
     narrow      `narrow`        values travel in fewer bytes
                                 needs: all of the step, and no op of psclust's own wire

@@ -29,7 +29,8 @@ class BackupBarrier(Barrier):
         super().__init__(workers, first_round, **options)
         self._needed = needed
         self._opened = first_round
-        self._held: dict[int, int] = {}
+        # worker -> the round of the token that it computes a gradient with.
+        self._computing: dict[int, int] = {}
         # Batches of dropped gradients, which count as used up with the next update.
         self._dropped: Counter[int] = Counter()
 
@@ -50,9 +51,9 @@ class BackupBarrier(Barrier):
         return [reset, *(Clear(worker, self.round) for worker in range(self._workers)), *rest]
 
     def _gradient(self, message: Message) -> list[Action]:
-        if self._held.get(message.worker) != message.round:
+        if self._computing.get(message.worker) != message.round:
             return []
-        del self._held[message.worker]
+        del self._computing[message.worker]
         if message.round < self._opened:
             self._dropped[message.worker] += 1
             return [Discard(message.worker), self._send(message.worker, kind=Kind.LATE)]
@@ -60,7 +61,7 @@ class BackupBarrier(Barrier):
         return [Collect(message.worker, self.round)]
 
     def _leave(self, message: Message) -> list[Action]:
-        self._held.pop(message.worker, None)
+        self._computing.pop(message.worker, None)
         return super()._leave(message)
 
     def _replace(self, worker: int) -> list[Action]:
@@ -79,8 +80,8 @@ class BackupBarrier(Barrier):
         self.round += 1
         self._opened = self.round
         self._examples.clear()
-        return self._send(*sorted(self._incarnations.keys() - self._held.keys()))
+        return self._send(*sorted(self._incarnations.keys() - self._computing.keys()))
 
     def _send(self, *workers: int, kind: Kind = Kind.GO) -> Send:
-        self._held.update(dict.fromkeys(workers, self.round))
+        self._computing.update(dict.fromkeys(workers, self.round))
         return super()._send(*workers, kind=kind)

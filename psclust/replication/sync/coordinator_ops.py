@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import tensorflow as tf
 
@@ -11,16 +12,16 @@ from psclust.replication.by_device import at, moved
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.gradients import scale
 from psclust.replication.settings import Settings
+from psclust.replication.state_changes import state_changes
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, take
 from psclust.replication.sync.backup_ops import BackupOps, backup_ops
 from psclust.replication.sync.barrier_channel import Channel
-from psclust.replication.sync.half_made import UpdateMarks
+from psclust.replication.sync.half_made import UpdateMarks, begin_update, settled_on
 from psclust.replication.sync.messages import decode_update, tokens_shape, update_shape
 from psclust.replication.sync.stream_ops import StreamOps, stream_ops
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
-from psclust.replication.variables.cell import Mark
 from psclust.replication.variables.training_state import State
 
 
@@ -33,8 +34,7 @@ class CoordinatorOps:
     an update takes from. all_reduce: those of the all-reduce, and release: lets replicas that wait
     in it go on; None without one. backups: None if every gradient counts. stream: None if the
     variables are written by `update`. send: sends `tokens`. update: makes the update `made`: writes
-    the variables, unless the stream has done so, counts the step and sends the tokens. marks: they
-    differ if an update is half made; none with a stream.
+    the variables, unless the stream has done so, counts the step and sends the tokens.
     """
 
     workers: int
@@ -50,7 +50,7 @@ class CoordinatorOps:
     stream: StreamOps | None
     send: Operation
     update: Operation
-    marks: Sequence[Mark]
+    marks: UpdateMarks
 
 
 def coordinator_ops(
@@ -69,19 +69,19 @@ def coordinator_ops(
         made = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="update")
     with tf.device(layout.parameters):
         ends, examples, batches, sent = decode_update(made, workers)
-    stream, marks = None, UpdateMarks(ends)
+    stream, settled = None, settled_on(layout.parameters)
+    written: Sequence[Operation]
     if channel.stream is not None:
         stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings, round_)
-        counted = state.advance([stream.admitted(ends)], batches=batches)
-        with tf.control_dependencies([counted]):
-            ended = [stream.settled_at(ends)]
+        tags, written = stream.tags, [stream.admitted(ends)]
     else:
-        applied = _applied(tower, channel, examples, optimizer, state, layout, settings)
-        marks.begin(applied, tower.roots)
-        counted = state.advance(applied, batches=batches)
-        ended = marks.end(layout.parameters, counted)
+        written = _applied(tower, channel, examples, optimizer, state, layout, settings)
+        tags, _ = begin_update(state_changes(written, tower.roots), partial(moved, ends))
+    counted = state.advance(written, batches=batches)
     with tf.device(layout.parameters):
-        with tf.control_dependencies(ended):
+        with tf.control_dependencies([counted]):
+            ended = settled.set(ends)
+        with tf.control_dependencies([ended]):
             update = channel.send(sent)
         return CoordinatorOps(
             workers=workers,
@@ -102,7 +102,7 @@ def coordinator_ops(
             stream=stream,
             send=channel.send(tokens),
             update=update,
-            marks=marks.all,
+            marks=UpdateMarks(tags, settled.mark()),
         )
 
 

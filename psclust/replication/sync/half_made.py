@@ -1,60 +1,63 @@
 """How a chief learns that an update was half made when the chief before it died.
 
-One ps may have made its part of the update, and another not. So each ps keeps two marks: the round
-of the last update that began to write there, and of the last that ended. If not all marks are
-equal, an update is half made, and the variables have to be restored.
+One ps may have made its part of the update, and another not. Two kinds of mark tell:
+
+    tag      on each ps, the last round whose update has begun to write there
+    settled  on the first ps, the last round that was counted or rolled back: a ps with a greater
+             tag may be half updated
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.by_device import moved
-from psclust.replication.device_layout import host_of
+from psclust.replication.passes.crossings import task_of
 from psclust.replication.private_tensorflow import wait_for
-from psclust.replication.state_changes import state_changes
-from psclust.replication.tf_types import Operation, Session, Tensor
+from psclust.replication.tf_types import Operation, Session, Tensor, Variable
 from psclust.replication.variables.cell import Cell, Mark, cell, read_marks
 
 
+@dataclass(frozen=True)
 class UpdateMarks:
-    """The marks of the update that ends the round `round_`, int64 scalar."""
+    """tags: by the device of the ps."""
 
-    def __init__(self, round_: Tensor) -> None:
-        self._round = round_
-        self._held: dict[str, list[Operation]] = {}
-        self._cells: list[Cell] = []
+    tags: Mapping[str, Mark]
+    settled: Mark
 
-    def begin(self, update: Sequence[Operation], apart_from: Iterable[Operation]) -> None:
-        """Makes all ops of `update` that change state (see `state_changes`) wait until their ps is
-        marked: also an optimizer's decay of its slots, which waits for no gradient."""
-        for operation in state_changes(update, apart_from):
-            self._held.setdefault(host_of(operation.device), []).append(operation)
-        for host, operations in self._held.items():
-            begun = self._mark("begun", host, [])
-            for operation in operations:
-                wait_for(operation, begun)
-
-    def end(self, device: str, counted: Tensor) -> list[Operation]:
-        """The ops that mark each ps when the update has ended there: on `device` after `counted`,
-        on the others after the ops that `begin` holds back."""
-        last = {**self._held, host_of(device): [counted]}
-        return [self._mark("ended", host, operations) for host, operations in last.items()]
-
-    @property
-    def all(self) -> list[Mark]:
-        """int64."""
-        return [each.mark() for each in self._cells]
-
-    def _mark(self, name: str, host: str, after: Sequence[Operation]) -> Operation:
-        made = cell(f"psclust/{name}", tf.int64, [], host)
-        self._cells.append(made)
-        with tf.control_dependencies(after):
-            return made.set(moved(self._round, host))
+    def half_made(self, session: Session) -> list[str]:
+        """The ps that may be half updated."""
+        settled, *tags = read_marks(session, [self.settled, *self.tags.values()])
+        return [device for device, tag in zip(self.tags, tags, strict=True) if tag > settled]
 
 
-def is_half_made(session: Session, marks: Sequence[Mark]) -> bool:
-    """Whether the last update has not been made on all ps."""
-    return len(set(read_marks(session, marks))) > 1
+def settled_on(device: str) -> Cell:
+    return cell("psclust/settled", tf.int64, [], device)
+
+
+def begin_update(
+    changes: Iterable[Operation],
+    round_on: Callable[[str], Tensor],
+    kept: Sequence[tuple[Variable, Cell]] = (),
+) -> tuple[Mapping[str, Mark], list[Operation]]:
+    """(the tag of each ps; the ops that set the tags to the round, int64 scalar, that `round_on`
+    gives for a device). Makes each of `changes` (see `state_changes`) wait until on its ps the tag
+    is set: also an optimizer's decay of its slots, which waits for no gradient. Before that, the
+    values of the variables in `kept` are kept in their cells."""
+    tasks: dict[str, list[Operation]] = {}
+    for operation in changes:
+        tasks.setdefault(task_of(operation), []).append(operation)
+    tags, begun = {}, []
+    for device, operations in tasks.items():
+        tag, round_ = cell("psclust/tag", tf.int64, [], device), round_on(device)
+        with tf.device(device), tf.control_dependencies([round_]):
+            here = [(v, value) for v, value in kept if task_of(v.handle.op) == device]
+            keeps = [value.set(variable.read_value()) for variable, value in here]
+            with tf.control_dependencies(keeps):
+                begun.append(tag.set(tf.identity(round_)))
+        for operation in operations:
+            wait_for(operation, begun[-1])
+        tags[device] = tag.mark()
+    return tags, begun

@@ -17,7 +17,7 @@ writes. Three numbers are for the successor of a chief that died:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -27,11 +27,11 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.gradients import GradientsAndVariables, scaled_sum
 from psclust.replication.passes.crossings import task_of
 from psclust.replication.passes.local_copies import groups_of
-from psclust.replication.private_tensorflow import wait_for
 from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes, written
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops
 from psclust.replication.sync.arrivals import others_of
+from psclust.replication.sync.half_made import begin_update, settled_on
 from psclust.replication.sync.messages import of_each
 from psclust.replication.sync.stream_channel import StreamChannel, announce, push_examples
 from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
@@ -57,10 +57,10 @@ class StreamOps:
     each ps. lacking: bool [inlets + 1], at which inlets fewer gradients wait than a stream may
     take, and whether that is so of the examples. sums: all that holds gradients or examples.
 
-    tags, settled: see above. fence: sets all fences to `round`; fenced: which are set, bool [ps].
-    roll_back: restores the values that the variables of a ps had. settle: sets `settled` to
-    `round`. admitted(round): builds an op that fails if the fence of the first ps is ahead of
-    that round, int64 scalar. settled_at(round): builds an op that sets `settled` to it.
+    tags: see `half_made`. settle: sets `settled` to `round`. fence: sets all fences to `round`;
+    fenced: which are set, bool [ps]. roll_back: restores the values that the variables of a ps had.
+    admitted(round): builds an op that fails if the fence of the first ps is ahead of that round,
+    int64 scalar.
 
     level: before workers pull, notes on the ps that all copies have the values of the variables.
     release: stamps `round` for all workers.
@@ -75,7 +75,6 @@ class StreamOps:
     lacking: Tensor
     sums: AccumulatorOps
     tags: Mapping[str, Mark]
-    settled: Mark
     fence: Operation
     fenced: Tensor
     roll_back: Mapping[str, Operation]
@@ -83,7 +82,6 @@ class StreamOps:
     release: Operation
     settle: Operation
     admitted: Callable[[Tensor], Operation]
-    settled_at: Callable[[Tensor], Operation]
 
 
 def stream_ops(
@@ -101,13 +99,12 @@ def stream_ops(
         fed = tf.compat.v1.placeholder(tf.int64, [1 + workers], name="members")
     devices = dict.fromkeys([layout.parameters, *channel.examples])
     fences = {each: cell("psclust/fence", tf.int64, [], each) for each in devices}
-    settled = cell("psclust/settled", tf.int64, [], layout.parameters)
     fed_on = _Fed(fed, workers)
     mean, taken = _mean(channel, fed_on, fences)
     applied = apply_update(descent_beside(optimizer), *tower.divide(mean), state, layout, settings)
     writers = written(changes := state_changes(applied, tower.roots))
     kept = _kept(writers)
-    tags, begun = _begun(kept, changes, fed_on, devices)
+    tags, begun = begin_update(changes, lambda device: fed_on[device].round, kept)
     sent = {each.variable.op.name: each.sent for each in channel.copies if each.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [
@@ -130,21 +127,21 @@ def stream_ops(
         no_examples=tf.group(*counts),
         lacking=_lacking(channel, workers),
         sums=_sums(channel, round_),
-        tags={device: tag.mark() for device, tag in tags.items()},
-        settled=settled.mark(),
+        tags=tags,
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
         fenced=tf.stack([fence.is_set() for fence in fences.values()]),
         roll_back={
-            device: tf.group(*[_restore(v, value) for v, value in kept if v.device == device])
+            device: tf.group(
+                *[_restore(v, value) for v, value in kept if task_of(v.handle.op) == device]
+            )
             for device in tags
         },
         level=tf.group(
             *[level(each.variable, each.sent) for each in channel.copies if each.sent is not None]
         ),
         release=_released(groups, round_, workers),
-        settle=settled.set(round_),
+        settle=settled_on(layout.parameters).set(round_),
         admitted=lambda round_: _admitted(fences[layout.parameters], round_),
-        settled_at=settled.set,
     )
 
 
@@ -223,29 +220,6 @@ def _kept(
         (v, cell(f"psclust/before/{name}", v.dtype.base_dtype, v.shape, v.device))
         for name, (v, _) in writers.items()
     ]
-
-
-def _begun(
-    kept: Sequence[tuple[Variable, Cell]],
-    changes: Sequence[Operation],
-    fed_on: _Fed,
-    devices: Iterable[str],
-) -> tuple[Mapping[str, Cell], list[Operation]]:
-    """(the tag of each ps; the ops that set the tags). Makes each of `changes` wait until on its ps
-    the values are kept and the tag is set. Both wait until the stream is fed."""
-    tags, begun = {}, []
-    for device in dict.fromkeys([*devices, *(variable.device for variable, _ in kept)]):
-        tags[device] = cell("psclust/tag", tf.int64, [], device)
-        round_ = fed_on[device].round
-        with tf.device(device), tf.control_dependencies([round_]):
-            here = [(variable, value) for variable, value in kept if variable.device == device]
-            keeps = [value.set(variable.read_value()) for variable, value in here]
-            with tf.control_dependencies(keeps):
-                begun.append(tags[device].set(tf.identity(round_)))
-        for operation in changes:
-            if task_of(operation) == task_of(begun[-1]):
-                wait_for(operation, begun[-1])
-    return tags, begun
 
 
 def _ended(taken: Mapping[str, Sequence[Tensor]], stream: Sequence[Operation]) -> list[Tensor]:

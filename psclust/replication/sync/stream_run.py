@@ -15,9 +15,9 @@ import tensorflow as tf
 from psclust.replication.prepared_run import prepare
 from psclust.replication.sync.actions import Fill, RollBack, Stream
 from psclust.replication.sync.arrivals import inlet_of
+from psclust.replication.sync.half_made import UpdateMarks
 from psclust.replication.sync.stream_ops import StreamOps
 from psclust.replication.tf_types import Session
-from psclust.replication.variables.cell import read_marks
 
 LOG = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def _other_round() -> Exception:
     return tf.errors.AbortedError(None, None, text)
 
 
-def take_over(session: Session, ops: StreamOps) -> None:
+def take_over(session: Session, ops: StreamOps, marks: UpdateMarks) -> None:
     """Makes sure that an earlier stream writes nothing more, rolls back what it has written of a
     round that was not counted, and lets workers that wait for it go on. To be called before
     variables are restored and before a barrier opens."""
@@ -106,8 +106,7 @@ def take_over(session: Session, ops: StreamOps) -> None:
         # No chief was here before. Stamps would only have workers pull their variables once more.
         session.run(ops.fence, {ops.round: round_})
         return
-    settled, *tags = read_marks(session, [ops.settled, *ops.tags.values()])
-    half = [device for device, tag in zip(ops.tags, tags, strict=True) if tag > settled]
+    half = marks.half_made(session)
     session.run(ops.fence, {ops.round: round_})
     # Also where no stream had begun: a worker may have got a token of a round whose stream its
     # chief did not live to begin.

@@ -7,14 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from functools import partial
 
 import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.replication.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.replication.sync.coordinator_ops import CoordinatorOps
-from psclust.replication.sync.half_made import is_half_made
 from psclust.replication.sync.stream_run import take_over
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import DONE, End
@@ -89,10 +87,13 @@ class Chief(Replica):
     def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
-            take_over(setup, ops.stream)
-        half_made = partial(is_half_made, setup, ops.marks) if ops is not None else None
+            take_over(setup, ops.stream, ops.marks)
         source = self.variables.prepare(
-            setup, self.checkpoints, session, half_made, lambda lost: self._undo_ends(setup, lost)
+            setup,
+            self.checkpoints,
+            session,
+            lambda: ops is not None and bool(ops.marks.half_made(setup)),
+            lambda lost: self._undo_ends(setup, lost),
         )
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
         self.variables.start_local(setup, session)

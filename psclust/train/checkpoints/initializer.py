@@ -55,7 +55,7 @@ class Initializer:
         session: Session,
         checkpoints: Checkpoints,
         own: Session | None = None,
-        half_made: Callable[[], bool] | None = None,
+        half_made: Callable[[], bool] = lambda: False,
         undone: Callable[[Collection[str]], None] = lambda lost: None,
     ) -> Source:
         """Gives the variables values; returns their origin. For the chief. own: where the
@@ -71,7 +71,7 @@ class Initializer:
         it.
         """
         missing = self.missing(session)
-        half = not missing and half_made is not None and half_made()
+        half = not missing and half_made()
         latest = checkpoints.latest() if missing or half else None
         if half:
             LOG.warning(
