@@ -19,7 +19,7 @@ from psclust.runtime.kernel_library import python_ops
 
 _IN_USE = "psclust/kernels"
 # Of the server that refused a graph.
-_PLACE = re.compile(r"/job:(\w+)/replica:0/task:(\d+)")
+_TASK = re.compile(r"/job:(\w+)/replica:0/task:(\d+)")
 
 
 class Missing(PsclustError):
@@ -56,5 +56,5 @@ def missing(error: Any) -> Missing | None:
     are missing."""
     if "'Psclust" not in str(error.message):
         return None
-    place = _PLACE.search(str(error.message))
-    return Missing(f"{place[1]}:{place[2]}" if place else "a task")
+    task = _TASK.search(str(error.message))
+    return Missing(f"{task[1]}:{task[2]}" if task else "a task")

@@ -34,6 +34,17 @@ class Request(NamedTuple):
     def name(self) -> str:
         return f"{self.job}:{self.task}"
 
+    def encoded(self) -> bytes:
+        """The serialized ServerDef."""
+        return server_def(
+            self.cluster,
+            self.job,
+            self.task,
+            port=self.port,
+            threads=self.threads,
+            devices=self.devices,
+        )
+
     @property
     def listens_on(self) -> int | None:
         """The port to listen on; None if the address has none."""
@@ -140,16 +151,8 @@ def start(request: Request, library: Library | None = None) -> str:
             raise StartError(
                 f"{request.name}: the op library {path} cannot be loaded: {error}"
             ) from error
-    definition = server_def(
-        request.cluster,
-        request.job,
-        request.task,
-        port=request.port,
-        threads=request.threads,
-        devices=request.devices,
-    )
     try:
-        return library.start_server(definition)
+        return library.start_server(request.encoded())
     except Refused as error:
         raise StartError(not_started(request, str(error))) from error
 

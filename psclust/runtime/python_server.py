@@ -11,7 +11,6 @@ from psclust.errors import PsclustError, StartError
 from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
 from psclust.runtime.kernel_library import python_ops
 from psclust.runtime.quiet_import import quiet_import
-from psclust.runtime.server_def import server_def
 
 
 def serve(argv: Sequence[str]) -> NoReturn:
@@ -35,19 +34,11 @@ def start(request: Request) -> object:
             f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: "
             "pip install tensorflow"
         ) from error
-    encoded = server_def(
-        request.cluster,
-        request.job,
-        request.task,
-        port=request.port,
-        threads=request.threads,
-        devices=request.devices,
-    )
     try:
         for path in request.op_libraries:
             tf.load_op_library(path)
         python_ops()
-        return tf.distribute.Server(tf.train.ServerDef.FromString(encoded))
+        return tf.distribute.Server(tf.train.ServerDef.FromString(request.encoded()))
     except (tf.errors.OpError, RuntimeError) as error:
         raise StartError(not_started(request, str(getattr(error, "message", error)))) from error
 

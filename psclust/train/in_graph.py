@@ -16,7 +16,6 @@ from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
-from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
@@ -42,7 +41,6 @@ class _Client:
     layout: DeviceLayout
     built: InGraph
     variables: Initializer
-    checkpoints: Checkpoints
     saver: Saver
     hooks: Hooks
 
@@ -94,19 +92,8 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
                 *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness),
             ]
         )
-        checkpoints = Checkpoints(
-            tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config
-        )
-        saver = Saver(
-            checkpoints,
-            job.save_s,
-            job.program.config.save_steps,
-            lambda: job.reporter.during("saving"),
-            job.check_folder,
-        )
-        client = _Client(
-            job, graph, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks
-        )
+        saver = Saver(job, tf.compat.v1.global_variables(), layout.client)
+        client = _Client(job, graph, layout, built, Initializer(spec.scaffold), saver, hooks)
     graph.finalize()
     return client
 
@@ -130,7 +117,7 @@ def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
     with open_setup(session, job.context) as (setup, thread):
         building = thread.submit(_callable, client, session, 0)
-        source = client.variables.prepare(setup, client.checkpoints, session)
+        source = client.variables.prepare(setup, client.saver.checkpoints, session)
         saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
         asked = [state.global_step, state.positions]
         step, positions = client.variables.start_local(setup, session, asked)

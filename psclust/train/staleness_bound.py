@@ -30,12 +30,12 @@ class StepValues(NamedTuple):
     lead: int = 0
 
     @classmethod
-    def of(cls, counts: Any, report: Any, lead: Any = 0) -> StepValues:
+    def of(cls, counts: Any, results: Any, lead: Any = 0) -> StepValues:
         """From the values of `StepOps.fetches`, and the lead."""
         return cls(
             int(counts[0]),
-            float(report[0]),
-            int(report[1]),
+            float(results[0]),
+            int(results[1]),
             int(counts[1]) if len(counts) > 1 else None,
             int(lead),
         )

@@ -44,9 +44,9 @@ def step_ops(
     with tf.device(step.device):
         counts = tf.stack([step] if staleness is None else [step, staleness])
     with tf.device(loss.device):
-        report = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
+        results = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
     return StepOps(
-        step, loss, examples, staleness, [moved(each, client) for each in (counts, report)]
+        step, loss, examples, staleness, [moved(each, client) for each in (counts, results)]
     )
 
 

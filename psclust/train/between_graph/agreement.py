@@ -31,14 +31,14 @@ def refuse_unshared(variables: Sequence[Any], layout: DeviceLayout) -> None:
     have its own, and only the chief's are initialized."""
     if len(layout.workers) < 2:
         return
-    places: dict[str, list[str]] = {}
+    by_device: dict[str, list[str]] = {}
     for variable in variables:
         if not is_slot(variable) and tf.DeviceSpec.from_string(variable.device).job != PS:
-            places.setdefault(variable.device, []).append(variable.op.name)
-    if places:
+            by_device.setdefault(variable.device, []).append(variable.op.name)
+    if by_device:
         found = [
             f"{', '.join(_some(names))} {f'on {device}' if device else 'on no device'}"
-            for device, names in places.items()
+            for device, names in by_device.items()
         ]
         raise UsageError(
             f"variables that the workers share are not on a ps: {'; '.join(found)}. "

@@ -18,7 +18,6 @@ from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import DONE, End
 from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Ready, Replica, Steps
-from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Source
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
@@ -49,17 +48,7 @@ class Chief(Replica):
         self._silent_since: dict[int, float] = {}
 
     def _build_own(self) -> None:
-        job, config = self.job, self.job.program.config
-        self.checkpoints = Checkpoints(
-            self.variables.all, job.model_dir, job.context.layout.client, config
-        )
-        self.saver = Saver(
-            self.checkpoints,
-            job.save_s,
-            config.save_steps,
-            lambda: job.reporter.during("saving"),
-            job.check_folder,
-        )
+        self.saver = Saver(self.job, self.variables.all, self.job.context.layout.client)
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         self.hooks.start(session)
@@ -90,7 +79,7 @@ class Chief(Replica):
             take_over(setup, ops.stream, ops.marks)
         source = self.variables.prepare(
             setup,
-            self.checkpoints,
+            self.saver.checkpoints,
             session,
             lambda: ops is not None and bool(ops.marks.half_made(setup)),
             lambda lost: self._undo_ends(setup, lost),

@@ -93,8 +93,8 @@ class Checkpoints:
         for entry, value in zip(self._entries, values, strict=True):
             groups.setdefault(host_of(entry.variable.device), []).append((entry, value))
         names, saves = [], []
-        for index, (place, entries) in enumerate(sorted(groups.items())):
-            with tf.device(place), tf.control_dependencies(finite):
+        for index, (host, entries) in enumerate(sorted(groups.items())):
+            with tf.device(host), tf.control_dependencies(finite):
                 names.append(
                     tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"])
                 )

@@ -5,34 +5,27 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 
 from psclust.errors import NotFiniteError, PsclustError
-from psclust.replication.tf_types import Session
+from psclust.replication.tf_types import Session, Variable
 from psclust.train.checkpoints.checkpoint import Checkpoints
+from psclust.train.job import Job
 
 LOG = logging.getLogger(__name__)
 
 
 class Saver:
-    """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first;
-    None: never for that reason. timed: makes a context for each. check: called before each, raises
-    PsclustError if the folder is not this training's any more."""
+    """Writes the checkpoints of a training, of `variables`, every `save_s` seconds or `save_steps`
+    steps of `job`, whichever comes first; None: never for that reason. device: the process that
+    drives the session. Adds ops to the current graph."""
 
-    def __init__(
-        self,
-        checkpoints: Checkpoints,
-        every_s: float | None,
-        every_steps: int | None = None,
-        timed: Callable[[], AbstractContextManager[None]] = nullcontext,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._checkpoints = checkpoints
-        self._check = check
-        self._timed = timed
-        self._every_s = math.inf if every_s is None else every_s
-        self._every_steps = math.inf if every_steps is None else every_steps
+    def __init__(self, job: Job, variables: Sequence[Variable], device: str) -> None:
+        config = job.program.config
+        self.checkpoints = Checkpoints(variables, job.model_dir, device, config)
+        self._job = job
+        self._every_s = math.inf if job.save_s is None else job.save_s
+        self._every_steps = math.inf if config.save_steps is None else config.save_steps
         self._due = time.monotonic() + self._every_s
         self._due_step = math.inf
         self._last: int | None = None
@@ -43,10 +36,10 @@ class Saver:
 
     def save(self, session: Session, step: int) -> None:
         """Writes one now. Raises PsclustError."""
-        self._check()
+        self._job.check_folder()
         self._due, self._due_step = time.monotonic() + self._every_s, step + self._every_steps
-        with self._timed():
-            self._checkpoints.save(session, step)
+        with self._job.reporter.during("saving"):
+            self.checkpoints.save(session, step)
         self._last = step
 
     def is_due(self, step: int) -> bool:
@@ -59,7 +52,7 @@ class Saver:
         and tries again at the next due time. Raises NotFiniteError."""
         if not self.is_due(step) and (not event or step == self._last):
             return event
-        self._check()
+        self._job.check_folder()
         try:
             self.save(session, step)
         except NotFiniteError:
