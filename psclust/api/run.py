@@ -114,7 +114,7 @@ class Run:
         return status
 
     def logs(self, task: str, attempt: int | None = None) -> str:
-        """What a task such as "worker:0" printed, in its last attempt or in that one. Raises
+        """The output of a task such as "worker:0", of its last attempt or of that one. Raises
         UsageError for an unknown task."""
         found = next((entry for entry in self.status.tasks if entry.task == task), None)
         if found is None:

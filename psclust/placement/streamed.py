@@ -25,8 +25,8 @@ def takes_long(whole: Sequence[int], shards: Sequence[int], ps: int) -> bool:
 
 
 def unstreamed(pieces: Sequence[Variable], ps: int) -> str | None:
-    """What about a model's variables and shards keeps its steps from being streamed; None if
-    nothing does."""
+    """The reason why steps of a model with these variables and shards are not streamed; None if
+    they are."""
     trained = [piece for piece in pieces if piece.trained]
     rows = [piece.whole or piece.name for piece in trained if piece.sparse]
     if rows:

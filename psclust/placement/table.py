@@ -122,7 +122,7 @@ def tabulate(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one ps holds, optimizer slots not counted. variables: how many, or shards of them.
+    """The variables on one ps, without optimizer slots. variables: how many, or shards of them.
     largest: the name of one with the most bytes; None if there are none."""
 
     variables: int

@@ -13,7 +13,7 @@ from psclust.replication.tf_types import Tensor
 def joined(
     tensors: Mapping[str, Sequence[Tensor]], join: Callable[[Sequence[Tensor]], Tensor] = tf.stack
 ) -> list[Tensor]:
-    """Those of each device, joined on it, to go in one message."""
+    """Joins the tensors of each device on it, so that they travel in one message."""
     together = []
     for device, each in tensors.items():
         with tf.device(device):
@@ -28,5 +28,5 @@ def at(device: str, build: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def moved(tensor: Tensor, device: str) -> Tensor:
-    """The same on another device."""
+    """A copy of `tensor` on `device`."""
     return at(device, tf.identity, tensor)

@@ -1,6 +1,5 @@
-"""What a replicated graph will consist of, decided from settings and layout before its first op is
-built. Every combination of settings that cannot work is refused here. Imports no TensorFlow.
-"""
+"""Plans a replicated graph from settings and layout, before its first op is built. Every
+combination of settings that cannot work is refused here. Imports no TensorFlow."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def set_slice(
 
 
 def variables_of(saver: Any) -> Any:
-    """What a `tf.compat.v1.train.Saver` was made for: a list or a dict; None: all there are."""
+    """The variables that a `tf.compat.v1.train.Saver` saves: a list or a dict; None: all."""
     return saver._var_list
 
 

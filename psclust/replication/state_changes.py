@@ -1,4 +1,5 @@
-"""What an update does to state, so that it can be made to wait, or be undone."""
+"""Finds the ops by which an update changes state, so that they can be made to wait, or be
+undone."""
 
 from __future__ import annotations
 

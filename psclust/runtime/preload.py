@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Loaded(NamedTuple):
-    """What this process has loaded, and the environment at that time; a task with another
-    environment is executed instead of forked."""
+    """The contents of the fork server, and the environment in which it loaded them; a task with
+    another environment is executed instead of forked."""
 
     environment: Mapping[str, str]
     library: Library | None = None

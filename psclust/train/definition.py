@@ -95,7 +95,7 @@ class Definition:
             )
 
     def receiver(self, receiver_fn: Callable[..., Any]) -> Any:
-        """What a `serving_input_receiver_fn` returns."""
+        """Calls a `serving_input_receiver_fn`."""
         with comparisons_noticed(self._compared):
             return call_with(receiver_fn, params=dict(self.params or {}))
 

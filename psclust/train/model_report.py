@@ -1,4 +1,4 @@
-"""What the chief reports once about the model that it trains: where it is written, and which ps
+"""The chief's one report about the model that it trains: where it is written, and which ps
 holds how much of it."""
 
 from __future__ import annotations

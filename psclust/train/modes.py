@@ -1,4 +1,4 @@
-"""What `--do` makes each task of a cluster do with a program."""
+"""The work of each task of a cluster for each value of `--do`."""
 
 from __future__ import annotations
 

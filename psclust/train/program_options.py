@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def options_parser() -> argparse.ArgumentParser:
-    """What stands after MODULE:PROGRAM. Its `parse_args` raises UsageError."""
+    """The parser of MODULE:PROGRAM and its options. Its `parse_args` raises UsageError."""
     parser = _Parser(
         prog="psclust.train",
         description="Train a psclust.Program as one task of a cluster, or alone.",

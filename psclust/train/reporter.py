@@ -75,7 +75,7 @@ class Reporter:
 
     @property
     def progress(self) -> Progress:
-        """What is known now."""
+        """The progress so far."""
         with self._lock:
             barrier = {} if self._barrier_s is None else {"barrier": round(self._barrier_s, 3)}
             return Progress(

@@ -64,7 +64,7 @@ def use_own_wire() -> None:
 
 
 class _Crossings:
-    """What goes from task to task among those of `operations` that have a value in every run."""
+    """The tensors that go from task to task and have a value in every run, among `operations`."""
 
     def __init__(self, wire: OwnWire, operations: Sequence[Operation]) -> None:
         dead = _perhaps_dead(operations)

@@ -1,4 +1,4 @@
-"""What a worker pulls in a step: each variable once, however many towers use it and how often, and
+"""A worker pulls each variable once a step, however many towers use it and how often, and
 the small ones of a ps in one message.
 
 TensorFlow reads a resource variable again for every use in a model, and each read travels to each

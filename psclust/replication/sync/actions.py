@@ -1,5 +1,5 @@
-"""What a barrier tells the chief's coordinator to do, one action after another. `Update`, in
-`messages`, is an action as well."""
+"""The actions of a barrier, which the chief's coordinator carries out one after another. `Update`,
+in `messages`, is an action as well."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Where the gradients of a streamed round wait, on the ps of their variable, until those of all
-workers are there.
+"""The gradients of a streamed round wait on the ps of their variable until every worker has sent
+one.
 
-Those of the first two workers wait in a queue each, in the memory in which they have arrived, and
-their sum is written over one of them. Those of all others go into one accumulator, so a ps holds
-three gradients of a variable at most, however many workers there are. With an accumulator alone
-there would be more copies: it copies the first gradient that it gets, and nothing may be written
-over its sum.
+The first two workers have a queue each: their gradients stay in the memory in which they arrive,
+and the sum is written over one of them. All others share one accumulator, so a ps holds at most
+three gradients of a variable, however many workers there are. With an accumulator alone there would
+be more copies: it copies the first gradient that it gets, and nothing may be written over its sum.
 
     worker 0 --> queue -------+
     worker 1 --> queue -------+--> sum
@@ -37,7 +36,7 @@ def inlet_of(worker: int) -> int:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What holds the gradients of `variable`, which are dense. queues: one for each of the first
+    """Holds the gradients of `variable`, which are dense. queues: one for each of the first
     workers, of (round, gradient), an int64 scalar and a tensor like the variable. others: the
     accumulator of the other workers; None if there are none."""
 
@@ -90,7 +89,7 @@ class Arrivals:
 
 
 def arrivals_of(variable: Variable, workers: int) -> Arrivals:
-    """Those of a variable, shared by the graphs of all workers."""
+    """The arrivals of a variable, shared by the graphs of all workers."""
     with tf.device(variable.device):
         types, shapes = [tf.int64, variable.dtype.base_dtype], [[], variable.shape]
         names = [

@@ -1,4 +1,4 @@
-"""What the workers and the chief of a barrier share on the ps.
+"""The queues and accumulators on the ps that the workers and the chief of a barrier share.
 
 Gradients go into one accumulator a variable, on the variable's ps, which adds them up as they
 arrive and holds one sum whatever the number of workers; with backup workers, they go into the

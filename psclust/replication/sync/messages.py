@@ -1,5 +1,5 @@
-"""What travels between the chief and the workers of a barrier, and its encoding: each record is an
-int64 vector of its fields, in order.
+"""The messages between the chief and the workers of a barrier, and their encoding: each record is
+an int64 vector of its fields.
 
 A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. The chief
 feeds an `Update` to the run that makes it.

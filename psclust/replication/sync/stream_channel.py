@@ -1,4 +1,4 @@
-"""What the workers and the chief of a streamed round share on each ps, and a worker's ops on it.
+"""The queues and accumulators that a streamed round has on each ps, and a worker's ops on them.
 
 A worker learns that variables have been updated by a *stamp*, the round, in a queue beside them. It
 waits for the stamp and reads the variables in the same part of its graph, so waiting costs no
@@ -27,7 +27,7 @@ from psclust.replication.wire.differences import last_difference
 
 @dataclass(frozen=True)
 class StreamChannel:
-    """What a streamed round needs beside the channel. arrivals: one for each pair of
+    """The part of the channel for streamed rounds. arrivals: one for each pair of
     `Tower.contributions`. examples: the accumulator of the number of examples on each ps that has a
     variable, by its device. copies: of this worker."""
 
@@ -39,7 +39,7 @@ class StreamChannel:
 def stream_channel(
     variables: Sequence[Variable], copies: Sequence[LocalCopy], workers: int
 ) -> StreamChannel:
-    """Creates in the current graph what the workers share, on each ps that has one of the
+    """Creates the queues and accumulators in the current graph, on each ps that has one of the
     `variables`."""
     examples = {}
     for device in dict.fromkeys(variable.device for variable in variables):

@@ -1,5 +1,5 @@
-"""A value on a task that belongs to the run alone: it is in no collection, so nothing initializes,
-saves or restores it."""
+"""Variables that belong to one training alone: they are in no collection, so nothing initializes,
+saves or restores them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psclust.replication.tf_types import Operation, Session, Tensor
 
 @dataclass(frozen=True)
 class Mark:
-    """What a cell holds, a number: value, a scalar, fails unless `known`, bool scalar."""
+    """The number in a cell. value: a scalar, fails unless `known`, bool scalar."""
 
     known: Tensor
     value: Tensor

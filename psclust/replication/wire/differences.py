@@ -32,8 +32,8 @@ def keep_sent(variable: Variable, host: str | None) -> Variable:
 
 
 def start_of(sent: Variable) -> Tensor:
-    """What the copies begin with: unrounded, because `narrow` casts nothing that has no device. An
-    earlier session may have left another value in `sent`."""
+    """The first value of the copies: unrounded, because `narrow` casts nothing that has no device.
+    An earlier session may have left another value in `sent`."""
     with tf.control_dependencies([sent.initializer]):
         return sent.read_value()
 
@@ -46,7 +46,7 @@ def level(variable: Variable, sent: Variable) -> Operation:
 
 
 def all_sent(sent: Variable) -> Tensor:
-    """What a copy has to be in order to be as the others, for any task."""
+    """The value that all copies have, for any task."""
     with tf.device(sent.device):
         # `narrow` would round float32 on its way.
         bits = tf.bitcast(sent.read_value(), tf.int32)

@@ -1,4 +1,4 @@
-"""What travels between tasks by psclust's own wire (`native/wire.c`), in place of TensorFlow's.
+"""psclust's own wire between tasks (`native/wire.c`), which replaces TensorFlow's.
 
 TensorFlow moves a tensor by a call from the task that needs it to the one that has it. Here, a
 step's tensor leaves as soon as it is there:

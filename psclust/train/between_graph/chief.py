@@ -240,7 +240,7 @@ class Chief(Replica):
                 self.mark(session, replica, End.SILENT)
 
     def _others(self, session: Session) -> Collection[int]:
-        """Those that train."""
+        """The other replicas that still train."""
         return [
             replica
             for replica, end in enumerate(self.ends(session))
@@ -248,8 +248,8 @@ class Chief(Replica):
         ]
 
     def _await_leave(self, session: Session) -> None:
-        """Waits until the others know that they may exit: if a ps were lost before, they would need
-        this replica."""
+        """Waits until the others know that they may exit: they need this replica if a ps is lost
+        before."""
         limit = time.monotonic() + _LEAVE_S
         while self._leaving(session) and time.monotonic() < limit:
             time.sleep(_POLL_S / 2)
