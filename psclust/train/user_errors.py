@@ -21,6 +21,7 @@ import tensorflow as tf
 from psclust.errors import ModelError, PsclustError, UsageError
 from psclust.replication import kernels
 from psclust.replication.passes.pulls import OF_DISTINCT
+from psclust.replication.sync.stream_ops import EARLIER_CHIEF
 from psclust.replication.wire.own_wire import inputs_of, unreachable
 from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
@@ -76,13 +77,19 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
 @contextmanager
 def explained(graph: Any) -> Iterator[None]:
     """Turns the failure of a step in the user's functions, because of its data, into a ModelError.
-    Raises NotFiniteError if the update refused a gradient, `kernels.Missing` if a task lacks these,
-    Unreachable if one cannot connect to another; all other errors pass."""
+    Raises NotFiniteError if the update refused a gradient, PsclustError if another chief took over,
+    `kernels.Missing` if a task lacks these, Unreachable if one cannot connect to another; all other
+    errors pass."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
         if is_lost_peer(error):
             raise
+        if EARLIER_CHIEF in str(error.message):
+            raise PsclustError(
+                "another chief has taken over this training while this one did not answer; "
+                "this one ends, and changes nothing more"
+            ) from error
         raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
     except tf.errors.NotFoundError as error:
         missing = kernels.missing(error)

@@ -9,10 +9,12 @@ import tensorflow as tf
 from two_tasks import CONFIG, Cluster
 
 import psclust
+from psclust.errors import PsclustError
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.messages import Update, encode_update
 from psclust.replication.sync.stream_run import take_over
+from psclust.train.user_errors import explained
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
 
@@ -46,7 +48,7 @@ def test_its_update_is_refused_after_another_chief_took_over(cluster: Cluster) -
             session.run(initial)
             session.run(ops.update, {ops.made: _update(100, 1)})
             take_over(session, ops.stream, ops.marks)
-            with pytest.raises(tf.errors.InvalidArgumentError, match="of an earlier chief"):
+            with pytest.raises(PsclustError, match="another chief"), explained(graph):
                 session.run(ops.update, {ops.made: _update(101, 2)})
             state = session.run(built.state.now)
             assert (state.global_step, state.positions.tolist()) == (1, [1, 0])

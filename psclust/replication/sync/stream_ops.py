@@ -42,6 +42,9 @@ from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.differences import difference, last_difference, level
 
+# The error of a chief at the fence.
+EARLIER_CHIEF = "the stream of an earlier chief"
+
 
 @dataclass(frozen=True)
 class StreamOps:
@@ -207,9 +210,7 @@ def _mean(
 
 def _admitted(fence: Cell, round_: Tensor) -> Operation:
     with tf.device(fence.device):
-        return tf.raw_ops.Assert(
-            condition=fence.read() <= round_, data=["the stream of an earlier chief"]
-        )
+        return tf.raw_ops.Assert(condition=fence.read() <= round_, data=[EARLIER_CHIEF])
 
 
 def _kept(
