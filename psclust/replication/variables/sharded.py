@@ -24,7 +24,7 @@ from psclust.replication.private_tensorflow import (
     register_dispatchable_type,
     set_slice,
 )
-from psclust.replication.tf_types import Gradient, Operation, Tensor, Tensors, Variable
+from psclust.replication.tf_types import Gradient, Operation, Tensor, Variable
 
 # Initial values up to this size are computed as a whole and split; above, every shard computes its
 # own, where it is.
@@ -123,88 +123,33 @@ for _name in tf.Tensor.OVERLOADABLE_OPERATORS - {"__eq__", "__ne__", "__len__", 
     setattr(ShardedVariable, _name, _operator(_name))
 
 
-def _embedding_lookup(
-    params: ShardedVariable,
-    ids: Tensor,
-    partition_strategy: str = "mod",
-    name: str | None = None,
-    validate_indices: bool = True,
-    max_norm: float | None = None,
-) -> Tensor:
-    return tf.compat.v1.nn.embedding_lookup(
-        params.shards, ids, "div", name, validate_indices, max_norm
-    )
-
-
-def _embedding_lookup_sparse(
-    params: ShardedVariable,
-    sp_ids: Tensors,
-    sp_weights: Tensors,
-    partition_strategy: str = "mod",
-    name: str | None = None,
-    combiner: str | None = None,
-    max_norm: float | None = None,
-    allow_fast_lookup: bool = False,
-) -> Tensor:
-    lookup = tf.compat.v1.nn.embedding_lookup_sparse
-    return lookup(
-        params.shards, sp_ids, sp_weights, "div", name, combiner, max_norm, allow_fast_lookup
-    )
-
-
-def _safe_embedding_lookup_sparse(
-    embedding_weights: ShardedVariable,
-    sparse_ids: Tensors,
-    sparse_weights: Tensors = None,
-    combiner: str | None = "mean",
-    default_id: int | None = None,
-    name: str | None = None,
-    partition_strategy: str = "div",
-    max_norm: float | None = None,
-    allow_fast_lookup: bool = False,
-) -> Tensor:
-    lookup = tf.compat.v1.nn.safe_embedding_lookup_sparse
-    return lookup(
-        embedding_weights.shards,
-        sparse_ids,
-        sparse_weights,
-        combiner,
-        default_id,
-        name,
-        "div",
-        max_norm,
-        allow_fast_lookup,
-    )
-
-
-def _by_rows(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`loss`, which looks up rows of `weights`, with the only `partition_strategy` that fits the
-    shards."""
-    signature = inspect.signature(loss)
+def _by_rows(function: Callable[..., Tensor], parameter: str) -> Callable[..., Tensor]:
+    """`function`, which looks up rows of its `parameter`, with the only `partition_strategy` that
+    fits the shards."""
+    signature = inspect.signature(function)
 
     def with_shards(*arguments: Any, **named: Any) -> Tensor:
         bound = signature.bind(*arguments, **named)
         bound.arguments |= {
-            "weights": bound.arguments["weights"].shards,
+            parameter: bound.arguments[parameter].shards,
             "partition_strategy": "div",
         }
-        return loss(*bound.args, **bound.kwargs)
+        return function(*bound.args, **bound.kwargs)
 
     with_shards.__signature__ = signature  # type: ignore[attr-defined]
     return with_shards
 
 
-tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup, {"params": ShardedVariable})(
-    _embedding_lookup
-)
-for _loss in (tf.compat.v1.nn.nce_loss, tf.compat.v1.nn.sampled_softmax_loss):
-    tf.experimental.dispatch_for_api(_loss, {"weights": ShardedVariable})(_by_rows(_loss))
-tf.experimental.dispatch_for_api(
-    tf.compat.v1.nn.embedding_lookup_sparse, {"params": ShardedVariable}
-)(_embedding_lookup_sparse)
-tf.experimental.dispatch_for_api(
-    tf.compat.v1.nn.safe_embedding_lookup_sparse, {"embedding_weights": ShardedVariable}
-)(_safe_embedding_lookup_sparse)
+for _function, _parameter in (
+    (tf.compat.v1.nn.embedding_lookup, "params"),
+    (tf.compat.v1.nn.embedding_lookup_sparse, "params"),
+    (tf.compat.v1.nn.safe_embedding_lookup_sparse, "embedding_weights"),
+    (tf.compat.v1.nn.nce_loss, "weights"),
+    (tf.compat.v1.nn.sampled_softmax_loss, "weights"),
+):
+    tf.experimental.dispatch_for_api(_function, {_parameter: ShardedVariable})(
+        _by_rows(_function, _parameter)
+    )
 
 
 def create_shards(
