@@ -15,30 +15,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout, host_of
-from psclust.replication.tf_types import Operation, Variable
+from psclust.replication.tf_types import Variable
+from psclust.replication.variables.places import Places
 
 # The name scope of the ops of a tower is this and its number.
 TOWER_SCOPE = "tower_"
 _OF_TOWER = re.compile(rf"{TOWER_SCOPE}\d+(?:/|$)")
-
-
-class Strategy(Protocol):
-    """Which ps holds a variable. The one implementation is
-    `psclust.replication.variables.places.Places`."""
-
-    def __call__(self, op: Operation, /) -> int:
-        """The ps of an op that `replica_device_setter` puts on one."""
-
-    def getter(self) -> Callable[..., Variable]:
-        """A `custom_getter` for the variable scope of one replica."""
-
-    def settle(self) -> None:
-        """Called when the first tower is complete, and so all variables exist."""
 
 
 def is_slot(variable: Variable) -> bool:
@@ -49,7 +36,7 @@ def is_slot(variable: Variable) -> bool:
 
 
 @contextmanager
-def replica_scope(layout: DeviceLayout, worker: str, strategy: Strategy) -> Iterator[None]:
+def replica_scope(layout: DeviceLayout, worker: str, strategy: Places) -> Iterator[None]:
     """Puts ops built inside on device `worker`, and global variables on the ps that `strategy`
     names.
 

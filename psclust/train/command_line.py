@@ -22,8 +22,8 @@ import tensorflow as tf
 from psclust.errors import PsclustError, UsageError
 from psclust.estimator import install
 from psclust.placement.description import Description
+from psclust.replication.dry_build import dry_build
 from psclust.replication.graph_plan import one_way, one_way_in_step
-from psclust.replication.variables.dry_build import dry_build
 from psclust.rundir.folder import RunFolder
 from psclust.train.job import Job
 from psclust.train.modes import run

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from psclust.placement.table import held, warning
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.dry_build import describe
 from psclust.replication.towers.tower import Tower
-from psclust.replication.variables.dry_build import describe
 from psclust.train.reporter import Reporter
 
 LOG = logging.getLogger(__name__)

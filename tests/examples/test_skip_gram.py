@@ -45,7 +45,7 @@ def test_workers_that_do_not_wait_train_tables_in_shards(up_example: Callable[..
 
 def test_a_step_pulls_rows_and_its_gradients_are_sparse() -> None:
     from psclust.examples.skip_gram import program
-    from psclust.replication.variables.dry_build import dry_build
+    from psclust.replication.dry_build import dry_build
 
     assert [(v.name, v.sparse) for v in dry_build(program)] == [
         ("vectors", True),

@@ -142,7 +142,7 @@ def test_what_plan_says_is_what_training_does() -> None:
     import tensorflow as tf
 
     from psclust.placement.table import tabulate
-    from psclust.replication.variables.dry_build import dry_build
+    from psclust.replication.dry_build import dry_build
 
     for policy in (
         PlacementSettings("round_robin"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from psclust.replication.device_function import TOWER_SCOPE, Strategy
+from psclust.replication.device_function import TOWER_SCOPE
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.graph_plan import BetweenGraphPlan
 from psclust.replication.input.end_of_data import until_all_ended
@@ -23,13 +23,14 @@ from psclust.replication.towers.ready_train_op import refuse_train_op
 from psclust.replication.towers.tower import Tower, build_tower, joined
 from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
+from psclust.replication.variables.places import Places
 
 
 def build_local_towers(
     model: Model,
     optimizer: Optimizer,
     layout: DeviceLayout,
-    strategy: Strategy,
+    strategy: Places,
     replica: int,
     plan: BetweenGraphPlan,
     all_reduce: InGraphAllReduce | None,

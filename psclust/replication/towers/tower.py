@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.device_function import Strategy, is_slot, replica_scope
+from psclust.replication.device_function import is_slot, replica_scope
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.gradients import GradientsAndVariables, present, scale, summed
 from psclust.replication.input.batches import known_examples
@@ -22,6 +22,7 @@ from psclust.replication.towers.own_collections import own_collections, regulari
 from psclust.replication.towers.replica_context import Replica, Statistic, building
 from psclust.replication.towers.silent_mistakes import warn_of_silent_mistakes
 from psclust.replication.towers.tower_kind import TowerKind
+from psclust.replication.variables.places import Places
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def build_tower(
     model: Model,
     optimizer: Optimizer,
     layout: DeviceLayout,
-    strategy: Strategy,
+    strategy: Places,
     replica: int,
     kind: TowerKind,
     data: ReplicaInput | None = None,

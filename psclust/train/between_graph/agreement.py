@@ -18,8 +18,8 @@ from psclust.errors import PsclustError, UsageError
 from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.dry_build import pieces
 from psclust.replication.tf_types import Session
-from psclust.replication.variables.dry_build import pieces
 from psclust.spec.jobs import PS
 
 _POLL_S = 0.1
