@@ -51,8 +51,11 @@ def run(job: Job) -> None:
         )
     else:
         CheckpointFolder(job.model_dir).check_writable()
-        {"evaluate": _evaluate, "predict": _predict, "export": _export}[do](job)
-        return
+        if do == "evaluate":
+            _evaluate(job)
+            return
+        job.reporter.phase(do)
+        {"predict": write_predictions, "export": export_saved_model}[do](job)
     job.reporter.phase("done")
 
 
@@ -89,15 +92,3 @@ def _evaluate(job: Job) -> None:
     result = evaluate(job)
     write_evaluation(result, job.model_dir)
     job.reporter.phase("done", result.step, result.scalars())
-
-
-def _predict(job: Job) -> None:
-    job.reporter.phase("predict")
-    write_predictions(job)
-    job.reporter.phase("done")
-
-
-def _export(job: Job) -> None:
-    job.reporter.phase("export")
-    export_saved_model(job)
-    job.reporter.phase("done")
