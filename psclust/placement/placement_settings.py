@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from psclust.errors import UsageError
-from psclust.placement.pins import impossible_pins, pinned_ps
 from psclust.placement.policies import BALANCED, POLICIES
 
 
 @dataclass(frozen=True)
 class PlacementSettings:
-    """policy: a key of `POLICIES`. pin: pattern of variable names -> ps index, see `pins`.
+    """policy: a key of `POLICIES`. pin: pattern of variable names (`*`, `?`, `[...]`) -> ps index.
     max_shard_bytes: larger variables are partitioned; None partitions none."""
 
     policy: str = BALANCED
@@ -22,9 +22,13 @@ class PlacementSettings:
     max_shard_bytes: int | None = None
 
     def pinned(self, name: str, whole: str | None = None) -> int | None:
-        """The ps that the variable `name`, perhaps a shard of `whole`, is pinned to; None if to
-        none."""
-        return pinned_ps(self.pin, name, whole)
+        """The ps of the first pattern that fits the variable `name`; None if none does. A pattern
+        for `whole` fits its shards too."""
+        names = [name, whole] if whole else [name]
+        return next(
+            (ps for pattern, ps in self.pin.items() if any(fnmatchcase(n, pattern) for n in names)),
+            None,
+        )
 
     def check(self, ps: int) -> None:
         """Raises UsageError for a pin to a ps that does not exist."""
@@ -73,3 +77,8 @@ class PlacementSettings:
         if self.max_shard_bytes is not None:
             data["max_shard_bytes"] = self.max_shard_bytes
         return json.dumps(data, separators=(",", ":"))
+
+
+def impossible_pins(pins: Mapping[str, int], ps: int) -> Iterator[tuple[str, int]]:
+    """The pins, as (pattern, index), to a ps that does not exist if there are `ps` of them."""
+    return ((pattern, index) for pattern, index in pins.items() if not 0 <= index < ps)

@@ -27,8 +27,7 @@ from psclust.replication.sync.coordinator_ops import CoordinatorOps, coordinator
 from psclust.replication.sync.participant_ops import ParticipantOps, participant_ops
 from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.replication.towers.local_towers import build_local_towers
-from psclust.replication.towers.ready_train_op import refuse_train_op
-from psclust.replication.towers.tower import Tower, build_tower
+from psclust.replication.towers.tower import Tower, build_tower, refuse_train_op
 from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.step_ops import StepOps, tower_step

@@ -30,8 +30,7 @@ from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes
 from psclust.replication.statistics.tower_statistics import move_own
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
-from psclust.replication.towers.ready_train_op import refuse_train_op
-from psclust.replication.towers.tower import Tower, build_tower
+from psclust.replication.towers.tower import Tower, build_tower, refuse_train_op
 from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.apply_update import apply_update

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from psclust.placement.pins import impossible_pins
+from psclust.placement.placement_settings import impossible_pins
 from psclust.spec.address_checks import check_addresses
 from psclust.spec.cluster_file import ClusterFile, Placement
 from psclust.spec.jobs import (

@@ -19,8 +19,7 @@ from psclust.replication.input.replica_input import ReplicaInput, build_input, n
 from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
 from psclust.replication.tf_types import Optimizer
-from psclust.replication.towers.ready_train_op import refuse_train_op
-from psclust.replication.towers.tower import Tower, build_tower, joined
+from psclust.replication.towers.tower import Tower, build_tower, joined, refuse_train_op
 from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import Places
