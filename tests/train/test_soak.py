@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 import pytest
 
+from beds.command import CommandBed, Running
 from psclust.rundir.status import RunStatus
-from psclust.testing.command import CommandBed, Running
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
