@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -28,6 +29,11 @@ def _data() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(4)
 
 
+def _now() -> int:
+    """A round of a barrier that begins now."""
+    return time.time_ns() // 1000
+
+
 def _update(round_: int, step: int) -> Any:
     return encode_update(Update(round_, step, 4, {0: 1}, {}), 2)
 
@@ -46,12 +52,13 @@ def test_its_update_is_refused_after_another_chief_took_over(cluster: Cluster) -
         initial = tf.compat.v1.global_variables_initializer()
         with tf.compat.v1.Session(cluster.target, graph, CONFIG) as session:
             session.run(initial)
-            session.run(ops.update, {ops.made: _update(100, 1)})
+            take_over(session, ops.stream, ops.marks)
+            round_ = _now()
+            session.run(ops.update, {ops.made: _update(round_, 1)})
             take_over(session, ops.stream, ops.marks)
             with pytest.raises(PsclustError, match="another chief"), explained(graph):
-                session.run(ops.update, {ops.made: _update(101, 2)})
+                session.run(ops.update, {ops.made: _update(round_ + 1, 2)})
             state = session.run(built.state.now)
             assert (state.global_step, state.positions.tolist()) == (1, [1, 0])
-            # Rounds of the new chief count: they are as many as microseconds since 1970.
-            session.run(ops.update, {ops.made: _update(1 << 60, 2)})
+            session.run(ops.update, {ops.made: _update(_now(), 2)})
             assert session.run(built.state.global_step) == 2
