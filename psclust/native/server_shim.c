@@ -1,30 +1,31 @@
 /* Sets what TensorFlow's servers cannot be told. Loaded with LD_PRELOAD; not a Python module.
  *
- * bind: gRPC servers always listen on every interface. While PSCLUST_BIND holds an IPv4 address, a
- * server's bind to 0.0.0.0 becomes a bind to that address and one to [::] a bind to its v4-mapped
- * form, or to [::1] on a socket that takes IPv6 only. A server is any program that binds
- * PSCLUST_PORT, the port that psclust reserves for this task, and TensorFlow and psclust's wire at
- * any port. PSCLUST_PORT is shared with the socket that reserves it. Every other bind passes
- * untouched: it is not psclust's, and a port is taken by one server only.
+ * bind: a gRPC server listens on every interface. With an IPv4 address in PSCLUST_BIND, a server's
+ * bind to 0.0.0.0 becomes a bind to that address, and one to [::] a bind to its v4-mapped form, or
+ * to [::1] on a socket that takes IPv6 only. A server is any program that binds PSCLUST_PORT, which
+ * psclust reserves for this task and shares with it, and TensorFlow and psclust's wire at any port.
+ * All other binds pass untouched, so a port that is not psclust's is taken by one server only.
  *
- * listen, connect: connections between tasks end when their peer's machine has been out of reach
- * for PSCLUST_PEER_TIMEOUT seconds (60), whether they are quiet (keepalive) or have sent something
- * (user timeout). The kernel does this, because a gRPC server closes the connection of a client
- * that pings more often than every five minutes during a quiet call. A socket is between tasks if
- * the port it listens on or connects to is one of PSCLUST_CLUSTER; accepted sockets inherit the
- * options of the listening one.
+ * listen, connect: a connection between tasks ends when the peer's machine has been out of reach
+ * for PSCLUST_PEER_TIMEOUT seconds (60), whether the connection is quiet (keepalive) or has data
+ * under way (user timeout). The kernel does it because a gRPC server closes the connection of a
+ * client that pings during a quiet call more often than every five minutes. A socket is between
+ * tasks if its port is one of PSCLUST_CLUSTER; accepted sockets inherit the listener's options.
  *
- * What follows is on only with the builds of TensorFlow in VERIFIED; any other calls its own.
+ * accept4: the last KEPT descriptors are not for connections. Anybody may connect to a server, and
+ * gRPC keeps a silent connection for two minutes; TensorFlow and the wire fail without descriptors.
  *
- * NewGrpcWorkerService: each of the eight threads that take a server's requests makes 4.5 MB of
- * them ready at its start. A process that may use fewer cores gets a thread for each: what they do
- * with a request, parse it and pass it to a thread pool, takes a core.
+ * The other two functions are changed only for the builds of TensorFlow in VERIFIED; any other
+ * build calls its own.
  *
- * ThreadLocalNew64: numbers that are not repeated. TensorFlow 2.21 draws those of a step and of its
- * requests from a generator that is made for each step and begins at one of 2^32 places, and a task
- * refuses a request whose number is one of its last 100,000: of 40,000 steps one failed ("The same
- * RunGraph (Worker) request was received twice").
- */
+ * NewGrpcWorkerService: each of a server's eight request threads prepares 4.5 MB of requests when
+ * it starts. On fewer cores the server gets one thread for each: parsing a request and passing it
+ * to a thread pool takes a core.
+ *
+ * ThreadLocalNew64: TensorFlow 2.21 draws the ids of a step and its requests from a generator that
+ * is made for each step and starts at one of 2^32 states, and a task refuses an id that is among
+ * its last 100,000: one of 40,000 steps failed ("The same RunGraph (Worker) request was received
+ * twice"). */
 #define _GNU_SOURCE
 #include "lost_peer.h"
 
@@ -41,8 +42,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { KEPT = 64 };
 
 static void narrow_v6(int fd, struct sockaddr_in6 *address, struct in_addr to) {
     int v6_only = 0;
@@ -95,19 +99,20 @@ static int is_server(const void *caller) {
            strncmp(name, "_kernels.", sizeof "_kernels." - 1) == 0;
 }
 
+/* Of the C library. */
+static void *next(const char *name) {
+    return dlsym(RTLD_NEXT, name);
+}
+
 int bind(int fd, const struct sockaddr *address, socklen_t length) {
-    int (*next)(int, const struct sockaddr *, socklen_t) =
-        (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "bind");
+    int (*own)(int, const struct sockaddr *, socklen_t) =
+        (int (*)(int, const struct sockaddr *, socklen_t))next("bind");
     const char *wanted = getenv("PSCLUST_BIND");
     struct in_addr to;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     int saved = errno, on = 1, reserved = is_reserved(port_of(address, length));
 
-    if (next == NULL) { /* no C library behind us */
-        errno = ENOSYS;
-        return -1;
-    }
     if (reserved)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     if (address != NULL && wanted != NULL && inet_pton(AF_INET, wanted, &to) == 1 &&
@@ -129,39 +134,49 @@ int bind(int fd, const struct sockaddr *address, socklen_t length) {
         }
     }
     errno = saved;
-    return next(fd, address, length);
+    return own(fd, address, length);
 }
 
 int listen(int fd, int backlog) {
-    int (*next)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "listen");
-    struct sockaddr_storage own;
-    socklen_t size = sizeof own;
+    int (*own)(int, int) = (int (*)(int, int))next("listen");
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
     int saved = errno;
 
-    if (next == NULL) {
-        errno = ENOSYS;
-        return -1;
-    }
-    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
-        is_task((struct sockaddr *)&own, size))
+    if (getsockname(fd, (struct sockaddr *)&at, &size) == 0 &&
+        is_task((struct sockaddr *)&at, size))
         notice_a_lost_peer(fd);
     errno = saved;
-    return next(fd, backlog);
+    return own(fd, backlog);
 }
 
 int connect(int fd, const struct sockaddr *address, socklen_t length) {
-    int (*next)(int, const struct sockaddr *, socklen_t) =
-        (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
+    int (*own)(int, const struct sockaddr *, socklen_t) =
+        (int (*)(int, const struct sockaddr *, socklen_t))next("connect");
     int saved = errno;
 
-    if (next == NULL) {
-        errno = ENOSYS;
-        return -1;
-    }
     if (is_task(address, length))
         notice_a_lost_peer(fd);
     errno = saved;
-    return next(fd, address, length);
+    return own(fd, address, length);
+}
+
+int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
+    int (*own)(int, struct sockaddr *, socklen_t *, int) =
+        (int (*)(int, struct sockaddr *, socklen_t *, int))next("accept4");
+    socklen_t room = length != NULL ? *length : 0;
+    int server = is_server(__builtin_return_address(0));
+    struct rlimit most;
+
+    for (;;) {
+        int got = own(fd, address, length, flags);
+        if (got < 0 || !server || getrlimit(RLIMIT_NOFILE, &most) != 0 ||
+            most.rlim_cur < 2 * KEPT || (rlim_t)got < most.rlim_cur - KEPT)
+            return got;
+        close(got);
+        if (length != NULL)
+            *length = room;
+    }
 }
 
 /* As spec/tensorflow_builds.py has them: of TensorFlow 2.21.0, libtensorflow_framework and

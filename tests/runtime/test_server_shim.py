@@ -3,9 +3,11 @@ saves servers request threads."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import resource
 import shutil
 import socket
 import subprocess
@@ -257,6 +259,29 @@ def test_a_server_of_tensorflow_at_a_port_of_its_own_is_narrowed_and_alone_there
         assert second.returncode != 0
         assert server.poll() is None
         server.kill()
+
+
+@pytest.mark.tensorflow
+def test_strangers_leave_a_server_its_last_descriptors(shim: Path, ports: Ports) -> None:
+    port, most, kept = ports.take(), 300, 64
+    env = {**os.environ, "PSCLUST_PORT": str(port), "LD_PRELOAD": str(shim), "PYTHONPATH": root()}
+    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
+    with (
+        subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server,
+        contextlib.ExitStack() as crowd,
+    ):
+        crowd.callback(server.kill)
+        wait_until(lambda: answers(port))
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (most, hard))
+        held = [
+            crowd.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(most)
+        ]
+        held[-1].settimeout(20)
+        with contextlib.suppress(ConnectionResetError):
+            assert held[-1].recv(1) == b""
+        assert len(os.listdir(f"/proc/{server.pid}/fd")) <= most - kept
+        assert server.poll() is None
 
 
 THREADS = """
