@@ -13,7 +13,7 @@
  * tasks if its port is one of PSCLUST_CLUSTER; accepted sockets inherit the listener's options.
  *
  * accept4: the last KEPT descriptors are not for connections. Anybody may connect to a server, and
- * gRPC keeps a silent connection for two minutes; TensorFlow and the wire fail without descriptors.
+ * gRPC keeps a silent connection for a minute; TensorFlow and the wire fail without descriptors.
  *
  * The other two functions are changed only for the builds of TensorFlow in VERIFIED; any other
  * build calls its own.
