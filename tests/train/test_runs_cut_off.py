@@ -27,9 +27,9 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
         ).coordinator
         assert ops is not None
         assert (ops.stream is not None) is streamed
-        feeds, runs = {ops.order.op.name}, [ops.update]
+        feeds, runs = {ops.made.op.name}, [[ops.update]]
         if ops.stream:
-            feeds.add(ops.stream.order.op.name)
+            feeds.add(ops.stream.members.op.name)
             runs.append(ops.stream.stream)
         names = set()
         for run in runs:
