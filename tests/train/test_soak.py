@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 MINUTES = float(os.environ.get("PSCLUST_SOAK_MINUTES", "2"))
 EVERY_S = 1.0
 MOST_BYTES_A_STEP = 20
-# A task of TensorFlow remembers the ids of its last 100,000 requests, which takes 5 MB; threads'
-# heaps come and go.
+# Workers gain 3 to 5 MB in their first 150,000 steps; perhaps the ids of the last 100,000 requests,
+# which TensorFlow keeps. Threads' heaps come and go.
 NOISE_BYTES = 12e6
 
 KINDS = {
