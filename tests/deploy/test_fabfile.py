@@ -18,9 +18,9 @@ import psutil
 import pytest
 from user_manager import systemctl, user_manager
 
-from beds.gathered_facts import gather_facts
 from beds.hosts import BedHost, HostBed, host_bed
 from beds.processes import words_of
+from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.wait import wait_until

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from beds.gathered_facts import gather_facts
 from beds.hosts import HostBed, host_bed
 from psclust.errors import StartError
 from psclust.reach.fan_out import on_each
-from psclust.reach.python.host_facts import HostFacts, ask_facts
+from psclust.reach.python.host_facts import HostFacts, ask_facts, gather_facts
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host import store

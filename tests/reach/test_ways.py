@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from beds.gathered_facts import gather_facts
 from psclust.reach.connections import Input, Result
+from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.ways import WAYS
 from psclust.spec.cluster import Host

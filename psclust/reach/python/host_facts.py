@@ -10,10 +10,12 @@ from pathlib import Path
 
 import psclust
 from psclust.errors import PsclustError
-from psclust.reach.fan_out import attempt_on_each
+from psclust.reach.connections import Connections
+from psclust.reach.fan_out import all_or_error, attempt_on_each
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host.facts import package_digest
+from psclust.reach.python.remote_command import candidates
 from psclust.reach.ways import connection_variables
 
 
@@ -59,6 +61,13 @@ def try_gather_facts(
     return attempt_on_each(
         pythons.connections.names, lambda host: ask_facts(host, pythons.on(host), files)
     )
+
+
+def gather_facts(connections: Connections, python: str | None) -> dict[str, HostFacts]:
+    """Of every host. Raises StartError with a
+    line for each host whose Python psclust cannot use."""
+    with HostPythons(connections, candidates(python)) as pythons:
+        return all_or_error(try_gather_facts(pythons))
 
 
 def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = None) -> HostFacts:
