@@ -122,7 +122,8 @@ def _serve(cluster: ClusterSpec, task: Task, devices: int = 1) -> Any:
     server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index, devices)
     address = cluster.address(task)
     assert address is not None
-    wait_until(lambda: _answers(address), what=f"{task} at {address}")
+    wait_until(lambda: _answers(address) or not server.is_alive(), what=f"{task} at {address}")
+    assert server.is_alive(), f"{task} ended; it was to serve at {address}"
     return server
 
 
