@@ -11,7 +11,7 @@ import click
 from psclust.cli.common_options import run_dir_option
 from psclust.cli.completions import files, values
 from psclust.launch.default_file import DEFAULT_FILES
-from psclust.placement.policies import BALANCED, POLICIES, render_policies
+from psclust.placement.policies import POLICIES, ROUND_ROBIN, render_policies
 from psclust.spec.found_hosts import HOST_WORDS
 from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH
 
@@ -86,12 +86,13 @@ _OPTIONS = (
         "--placement",
         metavar="POLICY",
         shell_complete=values(*POLICIES),
-        help=f"Which ps holds a variable: {render_policies()}. Default: {BALANCED}.",
+        help=f"Which ps holds a variable: {render_policies()}. Default: {ROUND_ROBIN}.",
     ),
     click.option(
         "--max-shard-bytes",
         metavar="SIZE",
-        help="Partition larger variables into shards, such as 8MB (default: none).",
+        shell_complete=values("auto", "none"),
+        help="Partition larger variables into shards: auto (default), none, or a size such as 8MB.",
     ),
     click.option(
         "--role-by",

@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psclust.errors import UsageError
 from psclust.launch.up_request import UpRequest
+from psclust.placement.cuts import cuts
 from psclust.placement.description import Description
 from psclust.placement.partition import partition
+from psclust.placement.placement_settings import NONE
 from psclust.placement.streamed import unstreamed
 from psclust.placement.table import IN_STEP, WAYS, Table, tabulate
 from psclust.plan.cluster_layout import ClusterLayout
@@ -28,7 +30,7 @@ _DEADLINE_S = 120.0
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
     """way: such as `between-graph sync`; replicas: how many train. one_way: way -> what keeps
-    variables from coming back while gradients leave."""
+    variables from coming back while gradients leave. whole: why `auto` partitions no variable."""
 
     table: Table
     policy: str
@@ -37,6 +39,7 @@ class PlannedPlacement:
     way: str
     wire_dtype: str
     one_way: Mapping[str, str]
+    whole: str | None
 
 
 def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None:
@@ -49,9 +52,10 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
-    one_way = _one_way(
-        found, request, unstreamed(partition(found.variables, policy.max_shard_bytes), counts[PS])
-    )
+    if found.whole:
+        policy = replace(policy, max_shard_bytes=NONE)
+    pieces = partition(found.variables, cuts(found.variables, counts[PS], policy))
+    one_way = _one_way(found, request, unstreamed(pieces, counts[PS]))
     table = tabulate(
         found.variables,
         counts[PS],
@@ -62,7 +66,7 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     )
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
     return PlannedPlacement(
-        table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way
+        table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way, found.whole
     )
 
 

@@ -8,23 +8,27 @@ from dataclasses import dataclass
 from psclust.placement.variable import Variable
 
 _MARK = "psclust-variables: "
+# The fields that JSON holds as they are.
+_PLAIN = ("wire_dtype", "one_way", "in_step", "whole")
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
     """variables: unpartitioned, in the order of creation. wire_dtype: the dtype in which float32
     values travel. one_way: the setting that keeps variables from coming back while gradients leave;
-    None if there is none. in_step: the same between-graph synchronous."""
+    None if there is none. in_step: the same between-graph synchronous. whole: why no variable is
+    partitioned, though `auto` would; None if nothing keeps it from that."""
 
     variables: tuple[Variable, ...]
     wire_dtype: str = "float32"
     one_way: str | None = None
     in_step: str | None = None
+    whole: str | None = None
 
     def render(self) -> str:
-        others = {"wire_dtype": self.wire_dtype, "one_way": self.one_way, "in_step": self.in_step}
+        fields = {name: getattr(self, name) for name in _PLAIN}
         return _MARK + json.dumps(
-            {"variables": [variable.as_dict() for variable in self.variables], **others}
+            {"variables": [variable.as_dict() for variable in self.variables], **fields}
         )
 
     @classmethod
@@ -36,7 +40,5 @@ class Description:
         data = json.loads(line.removeprefix(_MARK))
         return cls(
             tuple(Variable.from_dict(entry) for entry in data["variables"]),
-            data["wire_dtype"],
-            data["one_way"],
-            data["in_step"],
+            **{name: data[name] for name in _PLAIN},
         )

@@ -1,33 +1,68 @@
-"""Partitions variables that are too large for one ps into shards along axis 0, such as an embedding
-table by its rows."""
+"""Partitions variables that are too large for one ps into shards along one axis, such as an
+embedding table by its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from psclust.placement.variable import Variable
 
+# With so many indices of their axis, the longer ones of several shards are not much longer.
+_EQUAL = 10
 
-def shard_rows(variable: Variable, max_shard_bytes: int | None) -> tuple[int, ...]:
-    """The number of rows of each shard of `variable`; a single number if it stays whole.
 
-    The fewest shards of at most `max_shard_bytes`, but at least one row, and of nearly equal size,
-    longer ones first, as TensorFlow's partitioners and its `div` strategy have them.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a variable is partitioned. sizes: the length of each shard along `axis`, longer ones
+    first, as TensorFlow's partitioners and its `div` strategy have them."""
+
+    axis: int
+    sizes: tuple[int, ...]
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each shard begins along `axis`."""
+        return tuple(accumulate(self.sizes, initial=0))[:-1]
+
+    def shape(self, whole: tuple[int, ...], index: int) -> tuple[int, ...]:
+        """The shape of shard number `index` of a variable of the shape `whole`."""
+        return (*whole[: self.axis], self.sizes[index], *whole[self.axis + 1 :])
+
+
+def cut(variable: Variable, shard_bytes: int, multiple: int = 1) -> Cut | None:
+    """The fewest shards of nearly equal size that have at most `shard_bytes`, or one index of their
+    axis; None if `variable` stays whole. multiple: the number of shards is one of this, if an axis
+    is long enough.
+
+    Rows are cut, unless there are too few of them, as of a convolution's kernel: then the longest
+    axis is.
     """
-    whole = (variable.shape[0] if variable.shape else 1,)
-    if (
-        max_shard_bytes is None
-        or variable.bytes <= max_shard_bytes
-        or not variable.divisible
-        or not variable.shape
-    ):
-        return whole
-    rows = variable.shape[0]
-    at_most = max(1, max_shard_bytes // max(1, variable.row_bytes))
-    count = -(-rows // at_most)
-    each, over = divmod(rows, count)
-    return tuple(each + (index < over) for index in range(count))
+    if not variable.divisible or not variable.elements or not variable.shape:
+        return None
+    longest = variable.shape.index(max(variable.shape))
+    for axis in (0, longest):
+        length = variable.shape[axis]
+        at_most = max(1, shard_bytes * length // variable.bytes)
+        count = -(-length // (at_most * multiple)) * multiple
+        small_enough = count <= length and variable.bytes <= shard_bytes * length
+        nearly_equal = length % count == 0 or length >= _EQUAL * count
+        if small_enough and (multiple == 1 or nearly_equal):
+            return into(variable, count, axis)
+    return into(variable, count, longest)
+
+
+def into(variable: Variable, count: int, axis: int = 0) -> Cut | None:
+    """So many shards of nearly equal size, or as many as `axis` can have; None if `variable` stays
+    whole."""
+    if not variable.divisible or not variable.shape:
+        return None
+    count = min(count, variable.shape[axis])
+    if count < 2:
+        return None
+    each, over = divmod(variable.shape[axis], count)
+    return Cut(axis, tuple(each + (index < over) for index in range(count)))
 
 
 def shard_name(name: str, index: int) -> str:
@@ -35,23 +70,24 @@ def shard_name(name: str, index: int) -> str:
     return f"{name}/part_{index}"
 
 
-def shards(variable: Variable, max_shard_bytes: int | None) -> tuple[Variable, ...]:
-    """The shards of `variable` in order of their rows, or `variable` itself."""
-    rows = shard_rows(variable, max_shard_bytes)
-    if len(rows) == 1:
-        return (variable,)
+def shards(variable: Variable, how: Cut) -> tuple[Variable, ...]:
+    """The shards of `variable`, in order."""
     return tuple(
         replace(
             variable,
             name=shard_name(variable.name, index),
-            shape=(count, *variable.shape[1:]),
+            shape=how.shape(variable.shape, index),
             divisible=False,
             whole=variable.name,
         )
-        for index, count in enumerate(rows)
+        for index in range(len(how.sizes))
     )
 
 
-def partition(variables: Iterable[Variable], max_shard_bytes: int | None) -> list[Variable]:
-    """The shards of all variables, in their order."""
-    return [shard for variable in variables for shard in shards(variable, max_shard_bytes)]
+def partition(variables: Iterable[Variable], cuts: Mapping[str, Cut]) -> list[Variable]:
+    """The shards of the variables in `cuts`, by name, and the others, in their order."""
+    pieces: list[Variable] = []
+    for variable in variables:
+        how = cuts.get(variable.name)
+        pieces += [variable] if how is None else shards(variable, how)
+    return pieces

@@ -6,20 +6,25 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 from psclust.errors import UsageError
-from psclust.placement.policies import BALANCED, POLICIES
+from psclust.placement.policies import POLICIES, ROUND_ROBIN
+
+# Words for `max_shard_bytes`.
+AUTO: Literal["auto"] = "auto"
+NONE: Literal["none"] = "none"
+ShardBytes = int | Literal["auto", "none"]
 
 
 @dataclass(frozen=True)
 class PlacementSettings:
     """policy: a key of `POLICIES`. pin: pattern of variable names (`*`, `?`, `[...]`) -> ps index.
-    max_shard_bytes: larger variables are partitioned; None partitions none."""
+    max_shard_bytes: larger variables are partitioned; AUTO: see `cuts`; NONE: none are."""
 
-    policy: str = BALANCED
+    policy: str = ROUND_ROBIN
     pin: Mapping[str, int] = field(default_factory=dict)
-    max_shard_bytes: int | None = None
+    max_shard_bytes: ShardBytes = AUTO
 
     def pinned(self, name: str, whole: str | None = None) -> int | None:
         """The ps of the first pattern that fits the variable `name`; None if none does. A pattern
@@ -43,14 +48,14 @@ class PlacementSettings:
     def parse(cls, text: str) -> PlacementSettings:
         """Reads a word, or JSON such as `{"policy": "balanced", "pin": {"a*": 0},
         "max_shard_bytes": 8000000}`. Raises UsageError."""
-        text = text.strip() or BALANCED
+        text = text.strip() or ROUND_ROBIN
         try:
             data: Any = json.loads(text) if text.startswith("{") else {"policy": text}
-            shard = data.get("max_shard_bytes")
+            shard = data.get("max_shard_bytes", AUTO)
             settings = cls(
-                str(data.get("policy", BALANCED)),
+                str(data.get("policy", ROUND_ROBIN)),
                 {str(pattern): int(ps) for pattern, ps in data.get("pin", {}).items()},
-                None if shard is None else int(shard),
+                shard if shard in (AUTO, NONE) else int(shard),
             )
         except (ValueError, AttributeError, TypeError) as error:
             raise UsageError(
@@ -61,7 +66,7 @@ class PlacementSettings:
             raise UsageError(
                 f"placement is {settings.policy!r}; it must be one of {', '.join(POLICIES)}"
             )
-        if settings.max_shard_bytes is not None and settings.max_shard_bytes < 1:
+        if isinstance(settings.max_shard_bytes, int) and settings.max_shard_bytes < 1:
             raise UsageError(
                 f"placement: max_shard_bytes is {settings.max_shard_bytes}; it must be positive"
             )
@@ -69,12 +74,12 @@ class PlacementSettings:
 
     def render(self) -> str:
         """The text that `parse` reads: a word if only the policy is set, else JSON."""
-        if not self.pin and self.max_shard_bytes is None:
+        if not self.pin and self.max_shard_bytes == AUTO:
             return self.policy
         data: dict[str, Any] = {"policy": self.policy}
         if self.pin:
             data["pin"] = dict(self.pin)
-        if self.max_shard_bytes is not None:
+        if self.max_shard_bytes != AUTO:
             data["max_shard_bytes"] = self.max_shard_bytes
         return json.dumps(data, separators=(",", ":"))
 

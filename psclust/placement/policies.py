@@ -16,12 +16,10 @@ from psclust.placement.variable import Variable
 # (variables that no pin places, bytes already on each ps) -> name -> ps index. The docstring is the
 # help that users read.
 Policy = Callable[[Sequence[Variable], Sequence[int]], dict[str, int]]
-POLICIES: Mapping[str, Policy] = {"balanced": balanced, "round_robin": round_robin}
-# The only policy that places variables as they are created; the others need to know all of them
-# first.
+POLICIES: Mapping[str, Policy] = {"round_robin": round_robin, "balanced": balanced}
+# The default, TensorFlow's own, and the only policy that places variables as they are created; the
+# others need to know all of them first.
 ROUND_ROBIN = "round_robin"
-# The default: weights and biases are made in turns, so round robin on an even number of ps puts all
-# weights on half of them.
 BALANCED = "balanced"
 
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from psclust.placement.cuts import are_small, cuts
 from psclust.placement.partition import partition
 from psclust.placement.place import place
-from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.placement_settings import AUTO, PlacementSettings
 from psclust.placement.policies import BALANCED
 from psclust.placement.variable import Variable
 from psclust.placement.wire_bytes import wire_bytes
@@ -155,6 +156,8 @@ def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings)
     uneven = imbalance(totals)
     if uneven <= IMBALANCE_LIMIT or sum(totals) < _WORTH_PLACING:
         return None
+    if settings.max_shard_bytes == AUTO and are_small(variables, ps):
+        return None
     largest = max(range(ps), key=totals.__getitem__)
     cause = max(
         (piece for piece in pieces if placed[piece.name] == largest), key=lambda piece: piece.bytes
@@ -177,7 +180,11 @@ def _better(
     already, or none does."""
     if imbalance(_place(variables, ps, settings)[2]) <= IMBALANCE_LIMIT:
         return None
-    candidates = [replace(settings, policy=BALANCED)] if settings.policy != BALANCED else []
+    candidates = []
+    if settings.max_shard_bytes != AUTO:
+        candidates.append(replace(settings, max_shard_bytes=AUTO))
+    if settings.policy != BALANCED:
+        candidates.append(replace(settings, policy=BALANCED))
     for size in _shard_sizes(variables, ps, settings):
         candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
     return next(
@@ -195,13 +202,12 @@ def _advice(
 ) -> str:
     found = _better(variables, ps, settings)
     if found is not None and found.max_shard_bytes == settings.max_shard_bytes:
-        return (
-            f"write placement: {BALANCED}"
-            if not settings.pin and settings.max_shard_bytes is None
-            else f"write policy: {BALANCED}"
-        )
-    if found is not None:
-        limit = format_size(found.max_shard_bytes or 0)
+        alone = not settings.pin and settings.max_shard_bytes == AUTO
+        return f"write placement: {BALANCED}" if alone else f"write policy: {BALANCED}"
+    if found is not None and found.max_shard_bytes == AUTO:
+        return f"write max_shard_bytes: {AUTO} to partition {cause.whole or cause.name}"
+    if found is not None and isinstance(found.max_shard_bytes, int):
+        limit = format_size(found.max_shard_bytes)
         return (
             f"write placement: {{policy: {BALANCED}, max_shard_bytes: "
             f"{limit}}} to partition {cause.whole or cause.name}"
@@ -224,7 +230,7 @@ def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSett
     size = 1 << (mean.bit_length() - (not largest.sparse))
     sizes = []
     while size >= _SMALLEST_SHARD:
-        if settings.max_shard_bytes is None or size < settings.max_shard_bytes:
+        if not isinstance(settings.max_shard_bytes, int) or size < settings.max_shard_bytes:
             sizes.append(size)
         size //= 2
     return sizes[:8]
@@ -234,7 +240,7 @@ def _place(
     variables: Sequence[Variable], ps: int, settings: PlacementSettings
 ) -> tuple[list[Variable], dict[str, int], tuple[int, ...]]:
     """(variables and shards, name -> ps index of each, bytes on each ps)."""
-    pieces = partition(variables, settings.max_shard_bytes)
+    pieces = partition(variables, cuts(variables, ps, settings))
     placed, totals = place(pieces, ps, settings), [0] * ps
     for piece in pieces:
         totals[placed[piece.name]] += piece.bytes

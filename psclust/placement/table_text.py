@@ -97,6 +97,15 @@ def wire_note(table: Table) -> str | None:
     )
 
 
+def whole_note(whole: str | None) -> str | None:
+    """A note if `auto` partitions no variable because of `whole`."""
+    if whole is None:
+        return None
+    return (
+        f"variables are not partitioned: {whole}; max_shard_bytes: 1MB partitions them all the same"
+    )
+
+
 def one_way_note(one_way: Mapping[str, str], way: str) -> str | None:
     """A note if variables are pulled only when all gradients have been pushed. one_way: way -> the
     reason, of those where it is so."""

@@ -137,7 +137,7 @@ def _build_towers(
 ) -> tuple[Tower, Sequence[Tower]]:
     """(the worker's towers as one, each of them). `outer` sums moments over the workers."""
     strategy, of_worker = (
-        Places(layout.ps, layout.placement, layout.placed),
+        Places(layout.ps, layout.placement, layout.decided),
         outer.for_replica(replica) if outer else None,
     )
     if len(plan.towers) == 1:

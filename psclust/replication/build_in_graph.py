@@ -87,7 +87,7 @@ def build_in_graph(
 def _build_towers(
     model: Model, optimizer: Optimizer, layout: DeviceLayout, plan: InGraphPlan
 ) -> list[Tower]:
-    strategy = Places(layout.ps, layout.placement, layout.placed)
+    strategy = Places(layout.ps, layout.placement, layout.decided)
     inputs = _split_input(model, plan) if plan.split_on is not None else [None] * len(plan.towers)
     all_reduce = InGraphAllReduce(len(plan.towers)) if plan.share_moments else None
     towers: list[Tower] = []

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from psclust.placement.partition import Cut
 from psclust.placement.placement_settings import PlacementSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What is known of a model's variables before its graph is built, from a graph built before or
+    from another client.
+
+    placed: name -> ps index of every variable and shard. cuts: name -> cut of every variable that
+    is partitioned. None: the settings decide. whole: why `auto` partitions none of them.
+    """
+
+    placed: Mapping[str, int] | None = None
+    cuts: Mapping[str, Cut] | None = None
+    whole: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +33,7 @@ class DeviceLayout:
         is a task, in-graph a tower.
     client: device of the process that drives the session.
     placement: which ps holds a variable, and which variables are partitioned.
-    placed: name -> ps index of every variable, as another client placed them; None: `placement`
-        decides.
+    decided: what `placement` need not decide any more.
     devices: between-graph, the devices of each worker that get a tower, such as `/device:GPU:0`; an
         empty string leaves it to TensorFlow.
     """
@@ -28,7 +42,7 @@ class DeviceLayout:
     workers: tuple[str, ...]
     client: str
     placement: PlacementSettings = field(default_factory=PlacementSettings)
-    placed: Mapping[str, int] | None = None
+    decided: Decided = Decided()
     devices: tuple[str, ...] = ("",)
 
     @property

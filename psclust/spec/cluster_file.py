@@ -11,7 +11,8 @@ from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from psclust.placement.policies import BALANCED, POLICIES, render_policies
+from psclust.placement.placement_settings import AUTO
+from psclust.placement.policies import POLICIES, ROUND_ROBIN, render_policies
 from psclust.spec.cluster import Host
 from psclust.spec.host_keys import Hosts, Kubernetes, Slurm, Ssh
 from psclust.spec.job_keys import Job, Restart, default_jobs
@@ -19,7 +20,6 @@ from psclust.spec.jobs import added_job
 from psclust.spec.key_types import (
     JOBS_SCHEMA,
     Arguments,
-    Bytes,
     Command,
     Environment,
     FolderOrSwitch,
@@ -36,6 +36,7 @@ from psclust.spec.key_types import (
     ReachBy,
     Replication,
     Seconds,
+    ShardBytes,
     Text,
     Update,
 )
@@ -84,15 +85,16 @@ class Deadlines(KeyModel):
 class Placement(KeyModel):
     """Which ps holds a variable. A plain word in the file means `policy`."""
 
-    policy: PlacementPolicy = Field(default=BALANCED, description=f"{render_policies()}.")
+    policy: PlacementPolicy = Field(default=ROUND_ROBIN, description=f"{render_policies()}.")
     pin: Pins = Field(
         default_factory=dict,
         description="Pattern of variable names -> index of their ps; the first match counts.",
     )
-    max_shard_bytes: Bytes | None = Field(
-        default=None,
-        description="Larger variables are partitioned into shards, by rows; "
-        "a number or a size such as 8MB. Default: none is.",
+    max_shard_bytes: ShardBytes = Field(
+        default=AUTO,
+        description="Larger variables are partitioned into shards; a number, a size such as 8MB, "
+        "none, or auto: about 1 MB, one shard for each ps of a table, whole variables where the "
+        "model or its optimizer needs them.",
     )
 
     @model_validator(mode="before")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from psclust.placement.placement_settings import AUTO, NONE
 from psclust.placement.policies import POLICIES
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -49,6 +50,13 @@ def parse_bytes(value: object) -> object:
     return int(match[1]) * _SIZES[match[2]]
 
 
+def _parse_shard_bytes(value: object) -> object:
+    if value is None:
+        return NONE
+    word = value.strip() if isinstance(value, str) else value
+    return word if word in (AUTO, NONE) else parse_bytes(value)
+
+
 def _parse_ports(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -85,13 +93,17 @@ Seconds = Annotated[
     WithJsonSchema(_SECONDS | in_words("seconds, or a time such as 90s, 10m or 2h")),
 ]
 _SIZE = r"^\s*\d+\s*([kKMGT]?B|[KMGT]iB)?\s*$"
-Bytes = Annotated[
-    int,
-    BeforeValidator(parse_bytes),
-    Field(ge=1),
+ShardBytes = Annotated[
+    Annotated[int, Field(ge=1)] | Literal["auto", "none"],
+    BeforeValidator(_parse_shard_bytes),
     WithJsonSchema(
-        {"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE}
-        | in_words("a size such as 8MB, 512KiB or 8000000")
+        {
+            "anyOf": [
+                {"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE},
+                {"enum": [AUTO, NONE]},
+            ]
+        }
+        | in_words("auto, none, or a size such as 8MB, 512KiB or 8000000")
     ),
 ]
 # `auto`: the kernel picks; `2222`: task i of the job gets 2222 + i; `2300-2399`: the first free

@@ -22,7 +22,7 @@ import tensorflow as tf
 from psclust.errors import PsclustError, UsageError
 from psclust.estimator import install
 from psclust.placement.description import Description
-from psclust.replication.dry_build import dry_build
+from psclust.replication.dry_build import dry_build, why_whole
 from psclust.replication.graph_plan import one_way, one_way_in_step
 from psclust.rundir.folder import RunFolder
 from psclust.train.job import Job
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             parse_changes(options.changes, program.params or {})
         ).with_config(options.config)
         if describing:
-            sys.stdout.write(f"{_describe(program)}\n")
+            sys.stdout.write(f"{_describe(program, context)}\n")
             return 0
         with ExitStack() as scratch:
             job = Job(
@@ -84,12 +84,16 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _describe(program: Program) -> str:
+def _describe(program: Program, context: TaskContext) -> str:
     """The variables of a program for `psclust plan`, from a dry build: one line for
     `Description.find`."""
-    config = program.config
+    config, variables = program.config, dry_build(program)
     return Description(
-        tuple(dry_build(program)), config.wire_dtype, one_way(config), one_way_in_step(config)
+        tuple(variables),
+        config.wire_dtype,
+        one_way(config),
+        one_way_in_step(config),
+        why_whole(program, variables, context.layout.ps, context.placement),
     ).render()
 
 

@@ -76,7 +76,7 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
         job.context.sync or job.context.task is None,
         job.context.max_staleness is not None,
     )
-    graph, built = build_placed(
+    graph, built, layout = build_placed(
         job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded)
     )
     with graph.as_default():

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from psclust.replication import kernels
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.variables.places import FunctionsOnVariables
+from psclust.replication.variables.places import BuildAgain
 from psclust.replication.wire.own_wire import Unreachable, allow_own_wire, connect_by
 from psclust.runtime.kernel_library import are_known_not_to_fit
 from psclust.train.job import Job
@@ -24,10 +24,14 @@ _Built = TypeVar("_Built")
 
 def build_placed(
     job: Job, layout: DeviceLayout, build: Callable[[DeviceLayout], _Built]
-) -> tuple[tf.Graph, _Built]:
-    """(a new graph, what `build` builds in it). If the model has functions on the device of a
-    variable, such as the branches of a `tf.cond` inside `tf.device(variable.device)`, `build` is
-    called once more, in another graph, because functions cannot be moved."""
+) -> tuple[tf.Graph, _Built, DeviceLayout]:
+    """(a new graph, what `build` builds in it, for which layout).
+
+    `build` is called again, in another graph, if the first build shows that other variables should
+    be partitioned than were (see `psclust.placement.cuts`), or that the model has functions on the
+    device of a variable, such as the branches of a `tf.cond` inside `tf.device(variable.device)`:
+    they cannot be moved.
+    """
     graph = job.new_graph()
     try:
         with graph.as_default():
@@ -35,9 +39,9 @@ def build_placed(
             choose_kernels(job.context, wire, kernels.loaded(), folder)
             made = build(layout)
             connect_by(lambda device: job.context.address(task_of(device)))
-            return graph, made
-    except FunctionsOnVariables as found:
-        return build_placed(job, replace(layout, placed=found.placed), build)
+            return graph, made, layout
+    except BuildAgain as found:
+        return build_placed(job, replace(layout, decided=found.decided), build)
 
 
 # Why a graph has to be built again.

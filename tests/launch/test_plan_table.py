@@ -36,6 +36,13 @@ params = {"words": 1000, "even": True, "broken": False}
 program = psclust.Program(model_fn, input_fn, optimizer_fn, params=params)
 """
 
+MINE = """
+class Mine(tf.compat.v1.train.AdagradOptimizer):
+    pass
+
+tf.compat.v1.train.Mine = Mine
+"""
+
 
 def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
     code, said = bed.run(
@@ -88,7 +95,9 @@ def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(
     bed: CommandBed,
 ) -> None:
     bed.write("mine.py", PROGRAM)
-    code, said = bed.run("plan", "--ps", "2", "mine:program", "--set", "even=false")
+    code, said = bed.run(
+        "plan", "--ps", "2", "--max-shard-bytes", "none", "mine:program", "--set", "even=false"
+    )
     assert code == 0, said
     assert "at least: how many rows a batch touches is not known before training (table)" in said
     assert (
@@ -96,6 +105,21 @@ def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(
         "64.0 kB of them in table; " in said
     )
     assert "write placement: {policy: balanced, max_shard_bytes: 32KiB} to partition table." in said
+    code, said = bed.run("plan", "--ps", "2", "mine:program", "--set", "words=100000")
+    assert code == 0, said
+    assert "table/part_1" in said
+    assert "warning" not in said
+
+
+def test_the_table_has_whole_variables_where_training_will_have_them(bed: CommandBed) -> None:
+    bed.write("mine.py", PROGRAM.replace("AdagradOptimizer(0.1)", "Mine(0.1)") + MINE)
+    code, said = bed.run("plan", "--ps", "2", "mine:program", "--set", "words=100000")
+    assert code == 0, said
+    assert (
+        "\nvariables are not partitioned: Mine is not known to be element-wise; "
+        "max_shard_bytes: 1MB partitions them all the same\n"
+    ) in said
+    assert "table/part_1" not in said
 
 
 @pytest.mark.long

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from psclust.placement.partition import shards
-from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.cuts import cuts
+from psclust.placement.partition import partition
+from psclust.placement.placement_settings import AUTO, NONE, PlacementSettings
 from psclust.placement.policies import BALANCED, ROUND_ROBIN
 from psclust.placement.streamed import unstreamed
 from psclust.placement.table import IN_STEP, Table, format_bytes, format_size, tabulate, warning
@@ -16,11 +18,16 @@ from psclust.placement.variable import Variable
 
 DENSE = [Variable("a", (100,)), Variable("b", (50, 2)), Variable("moving", (10,), trained=False)]
 SHORT = "less than 1.0 MB of trained variables, in less than 2 shards a ps"
+WHOLE = PlacementSettings(ROUND_ROBIN, max_shard_bytes=NONE)
 MODEL = [
     Variable(f"layer{index}/{name}", shape)
     for index in range(4)
     for name, shape in (("weights", (1000, 100 + index)), ("biases", (100 + index,)))
 ]
+
+
+def in_shards(variable: Variable, limit: int) -> list[Variable]:
+    return partition([variable], cuts([variable], 2, PlacementSettings(max_shard_bytes=limit)))
 
 
 def wire(table: Table, way: str) -> tuple[int, int]:
@@ -133,24 +140,21 @@ def test_the_busiest_ps_is_what_a_step_waits_for() -> None:
 
 
 def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_one() -> None:
-    table = tabulate(
-        [Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=2
-    )
+    variables = [Variable("a", (300_000,)), Variable("b", (100_000,))]
+    table = tabulate(variables, 2, WHOLE, workers=2)
     # The first ps sends 1.2 MB to each of two replicas; each replica gets 1.6 MB.
     assert [entry.one_direction for entry in table.wire] == [2_400_000] * 4
     assert [entry.both_directions for entry in table.wire] == [4_800_000] * 4
     assert table.wire[0].seconds(1, at_once=True) == pytest.approx(2.4 / 119.6)
     assert table.wire[0].seconds(10, at_once=False) == pytest.approx(0.48 / 119.6)
     # One replica alone waits for its own link.
-    alone = tabulate(
-        [Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=1
-    )
+    alone = tabulate(variables, 2, WHOLE, workers=1)
     assert {entry.one_direction for entry in alone.wire} == {1_600_000}
 
 
 def test_what_the_advice_saves_is_said() -> None:
     # All weights on one of two ps, for two workers; then half of them.
-    table = tabulate(MODEL, 2, PlacementSettings(ROUND_ROBIN), workers=2)
+    table = tabulate(MODEL, 2, WHOLE, workers=2)
     said = gain_note(table, "in-graph sync", 1.0, {})
     assert said is not None
     assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx(
@@ -197,10 +201,10 @@ def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(
             "rows of table",
         ),
         ([Variable("frozen", (500, 500), trained=False)], SHORT),
-        (shards(Variable("small", (500, 100)), 50_000), None),
-        (shards(Variable("small", (500, 60)), 50_000), SHORT),
-        (shards(Variable("small", (500, 100)), 30_000), SHORT),
-        (shards(Variable("table", (1000, 16), sparse=True), 1000), "rows of table"),
+        (in_shards(Variable("small", (500, 100)), 50_000), None),
+        (in_shards(Variable("small", (500, 60)), 50_000), SHORT),
+        (in_shards(Variable("small", (500, 100)), 30_000), SHORT),
+        (in_shards(Variable("table", (1000, 16), sparse=True), 1000), "rows of table"),
     ],
 )
 def test_what_keeps_a_models_steps_from_being_streamed_is_named(
@@ -209,17 +213,18 @@ def test_what_keeps_a_models_steps_from_being_streamed_is_named(
     assert unstreamed(variables, 2) == reason
 
 
-def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_balance() -> None:
-    assert (
-        warning(MODEL, 2, PlacementSettings(ROUND_ROBIN))
-        == "ps:0 holds 99 % of the variables' bytes (2.0 times the mean); write placement: balanced"
+def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_partition() -> None:
+    assert warning(MODEL, 2, WHOLE) == (
+        "ps:0 holds 99 % of the variables' bytes (2.0 times the mean); "
+        "write max_shard_bytes: auto to partition layer3/weights"
     )
 
 
-def test_pins_that_round_robin_carries_along_stay_in_the_advice() -> None:
-    said = warning(MODEL, 2, PlacementSettings(ROUND_ROBIN, {"layer0/biases": 1}))
-    assert said is not None
-    assert said.endswith("; write policy: balanced")
+def test_variables_that_cannot_be_cut_are_told_to_balance_and_pins_stay() -> None:
+    made = [replace(variable, divisible=False) for variable in MODEL]
+    assert str(warning(made, 2, PlacementSettings())).endswith("; write placement: balanced")
+    pinned = PlacementSettings(ROUND_ROBIN, {"layer0/biases": 1})
+    assert str(warning(made, 2, pinned)).endswith("; write policy: balanced")
 
 
 def test_one_huge_variable_is_told_to_be_cut() -> None:
@@ -228,30 +233,30 @@ def test_one_huge_variable_is_told_to_be_cut() -> None:
         Variable("conv/weights", (300, 1000)),
         Variable("biases", (1000,)),
     ]
-    said = warning(model, 2, PlacementSettings("balanced"))
-    assert said == (
+    assert warning(model, 2, replace(WHOLE, policy=BALANCED)) == (
         "ps:0 holds 98 % of the variables' bytes (2.0 times the mean), "
-        "64.0 MB of them in fc6/weights; write placement: {policy: balanced, max_shard_bytes: "
-        "16MiB} to partition fc6/weights"
+        "64.0 MB of them in fc6/weights; write max_shard_bytes: auto to partition fc6/weights"
     )
+    pins = {"fc6/weights/part_*": 0}
+    assert str(warning(model, 2, PlacementSettings(pin=pins))).endswith("pin it by shards")
 
 
 @pytest.mark.parametrize("ps", [2, 3, 4, 7])
 @pytest.mark.parametrize(
     "policy",
-    [PlacementSettings(ROUND_ROBIN), PlacementSettings(BALANCED)],
-    ids=["round robin", "balanced"],
+    [
+        PlacementSettings(ROUND_ROBIN, max_shard_bytes=NONE),
+        PlacementSettings(BALANCED, max_shard_bytes=NONE),
+        PlacementSettings(ROUND_ROBIN, max_shard_bytes=10_000_000),
+    ],
+    ids=["round robin", "balanced", "too large"],
 )
 def test_whoever_takes_the_advice_is_not_warned_again(ps: int, policy: PlacementSettings) -> None:
     model = [Variable("big", (5000, 100)), *MODEL]
     said = warning(model, ps, policy)
     while said is not None:
-        size = re.search(r"max_shard_bytes: (\d+)(Ki|Mi|)B?", said)
-        factor = {"Ki": 1 << 10, "Mi": 1 << 20, "": 1}
-        better = PlacementSettings(
-            BALANCED,
-            max_shard_bytes=int(size[1]) * factor[size[2]] if size else policy.max_shard_bytes,
-        )
+        assert "max_shard_bytes: auto" in said
+        better = replace(policy, max_shard_bytes=AUTO)
         assert better != policy
         policy, said = better, warning(model, ps, better)
 
@@ -270,20 +275,15 @@ def test_a_pin_that_makes_it_uneven_is_the_reason_given() -> None:
 
 
 def test_the_limit_is_one_fifth_over_the_mean() -> None:
-    assert warning([Variable("a", (1200,)), Variable("b", (800,))], 2, PlacementSettings()) is None
-    assert (
-        warning([Variable("a", (1210,)), Variable("b", (790,))], 2, PlacementSettings()) is not None
-    )
+    assert warning([Variable("a", (1200,)), Variable("b", (800,))], 2, WHOLE) is None
+    assert warning([Variable("a", (1210,)), Variable("b", (790,))], 2, WHOLE) is not None
 
 
-def test_a_toy_is_never_uneven() -> None:
-    assert (
-        warning([Variable("slope", (2,)), Variable("offset", ())], 2, PlacementSettings()) is None
-    )
-    assert (
-        warning([Variable("slope", (1999,)), Variable("offset", ())], 2, PlacementSettings())
-        is not None
-    )
+def test_a_toy_is_never_uneven_and_no_small_model_that_is_left_to_itself() -> None:
+    assert warning([Variable("slope", (2,)), Variable("offset", ())], 2, WHOLE) is None
+    small = [Variable("slope", (1999,)), Variable("offset", ())]
+    assert warning(small, 2, WHOLE) is not None
+    assert warning(small, 2, PlacementSettings()) is None
 
 
 def test_one_ps_or_no_variable_is_never_uneven() -> None:

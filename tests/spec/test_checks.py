@@ -90,7 +90,7 @@ CONTRADICTIONS = {
     "program: a.py\nupdate: sync": (
         "2: update: only a psclust program (module:program) uses this, and a.py is none; remove it."
     ),
-    "program: a.py\nplacement: round_robin": (
+    "program: a.py\nplacement: balanced": (
         "2: placement.policy: only a psclust program (module:program) "
         "uses this, and a.py is none; remove it."
     ),

@@ -60,7 +60,7 @@ def test_a_flag_changes_the_policy_and_keeps_the_rest(text: str, tmp_path: Path)
     changed = loaded(tmp_path, text, Override("--placement", POLICY, "round_robin"))
     assert (changed.policy, changed.max_shard_bytes) == (
         "round_robin",
-        8_000_000 if "8MB" in text else None,
+        8_000_000 if "8MB" in text else "auto",
     )
     cut = loaded(
         tmp_path, text, Override("--max-shard-bytes", ("placement", "max_shard_bytes"), "1KiB")
@@ -74,26 +74,26 @@ def test_a_flag_changes_the_policy_and_keeps_the_rest(text: str, tmp_path: Path)
         (
             "placement: balancd",
             (
-                "placement: found the text 'balancd'; write balanced or round_robin, or a mapping "
+                "placement: found the text 'balancd'; write round_robin or balanced, or a mapping "
                 "with keys such as policy, pin, max_shard_bytes (did you mean balanced?)."
             ),
         ),
         (
             "placement: {policy: greedy}",
-            "placement.policy: found the text 'greedy'; write balanced or round_robin.",
+            "placement.policy: found the text 'greedy'; write round_robin or balanced.",
         ),
         (
             "placement: {max_shard_bytes: 8 megs}",
             (
                 "placement.max_shard_bytes: found the text '8 megs'; "
-                "write a size such as 8MB, 512KiB or 8000000."
+                "write auto, none, or a size such as 8MB, 512KiB or 8000000."
             ),
         ),
         (
             "placement: {max_shard_bytes: 0}",
             (
                 "placement.max_shard_bytes: found the text '0'; "
-                "write a size such as 8MB, 512KiB or 8000000."
+                "write auto, none, or a size such as 8MB, 512KiB or 8000000."
             ),
         ),
         (
@@ -122,5 +122,5 @@ def test_a_mistake_in_the_flag_names_the_flag(tmp_path: Path) -> None:
     with pytest.raises(ClusterFileError) as caught:
         loaded(tmp_path, "placement: balanced", Override("--placement", POLICY, "greedy"))
     assert caught.value.problems == (
-        "--placement: found the text 'greedy'; write balanced or round_robin.",
+        "--placement: found the text 'greedy'; write round_robin or balanced.",
     )

@@ -131,8 +131,16 @@ def _show_placement(placement: PlannedPlacement, gbit: float) -> None:
     )
     output.table(table_text.wire_heads(gbit), table_text.wire_cells(table, way, gbit, one_way))
     gain = table_text.gain_note(table, way, gbit, one_way)
-    warning = table.warning and " ".join(filter(None, (f"warning: {table.warning}.", gain)))
-    for line in (table_text.wire_note(table), table_text.one_way_note(one_way, way), warning):
+    warning = None
+    if table.warning and not placement.whole:
+        warning = " ".join(filter(None, (f"warning: {table.warning}.", gain)))
+    notes = (
+        table_text.whole_note(placement.whole),
+        table_text.wire_note(table),
+        table_text.one_way_note(one_way, way),
+        warning,
+    )
+    for line in notes:
         if line:
             output.say(f"\n{line}")
     output.say()

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.placement.variable import Variable as Description
 from psclust.replication.device_function import is_slot, replica_scope
 from psclust.replication.device_layout import DeviceLayout, host_of
+from psclust.replication.element_wise import needs_whole_variables
 from psclust.replication.gradients import GradientsAndVariables, present, scale, summed
 from psclust.replication.input.batches import known_examples
 from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
@@ -22,6 +24,7 @@ from psclust.replication.towers.own_collections import own_collections, regulari
 from psclust.replication.towers.replica_context import Replica, Statistic, building
 from psclust.replication.towers.silent_mistakes import warn_of_silent_mistakes
 from psclust.replication.towers.tower_kind import TowerKind
+from psclust.replication.variables.descriptions import describe
 from psclust.replication.variables.places import Places
 
 
@@ -42,6 +45,11 @@ class Tower:
     statistics: Sequence[Statistic] = ()
     summaries: Sequence[Tensor] = ()
     variables: Sequence[Variable] = ()
+
+    @property
+    def described(self) -> Sequence[Description]:
+        """Its variables; a partitioned one as a whole."""
+        return describe(self.variables, self.gradients, train_op=self.spec.train_op is not None)
 
     @property
     def contributions(self) -> GradientsAndVariables:
@@ -113,21 +121,32 @@ def build_tower(
             batch = _next_batch(data, parts[-1]) if parts else data
             parts.append(
                 _build_part(
-                    model, optimizer, batch, replica, kind.for_batch(number, settings.accumulate)
+                    model,
+                    optimizer,
+                    batch,
+                    replica,
+                    kind.for_batch(number, settings.accumulate),
+                    strategy,
                 )
             )
-    strategy.settle()
     variables = [
         v for v in tf.compat.v1.global_variables() if v.ref() not in made_before and not is_slot(v)
     ]
+    first = replace(parts[0], variables=variables)
+    strategy.settle(lambda: first.described, needs_whole_variables(optimizer))
     if len(parts) == 1:
-        return replace(parts[0], variables=variables)
+        return first
     with replica_scope(layout, worker, strategy):
         return replace(joined(parts, weighted=kind.weighted), variables=variables)
 
 
 def _build_part(
-    model: Model, optimizer: Optimizer, data: ReplicaInput, replica: int, kind: TowerKind
+    model: Model,
+    optimizer: Optimizer,
+    data: ReplicaInput,
+    replica: int,
+    kind: TowerKind,
+    strategy: Places,
 ) -> Tower:
     """The model and its gradients for one batch, in the current device scope."""
     trained_before = tf.compat.v1.trainable_variables()
@@ -138,7 +157,11 @@ def _build_part(
         tf.compat.v1.get_variable_scope(), reuse=kind.reuse, custom_getter=regularize_every_tower()
     )
     with scope, building(current):
-        spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+        try:
+            spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+        except (AttributeError, NotImplementedError, TypeError, ValueError) as error:
+            strategy.refused(error)
+            raise
         loss = checked_loss(spec)
     if kind.reuse:
         _refuse_new_variables(trained_before, replica)

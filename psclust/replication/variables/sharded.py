@@ -1,4 +1,4 @@
-"""A variable that is partitioned into shards along axis 0 but looks whole to the model.
+"""A variable that is partitioned into shards along one axis but looks whole to the model.
 
 Adds to TensorFlow's `PartitionedVariable`: `tf.gather` and every `embedding_lookup` read only the
 rows they need, each from its shard, whatever partition strategy the caller names (TensorFlow's
@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.placement.partition import shard_name
+from psclust.placement.partition import Cut, shard_name
 from psclust.replication.private_tensorflow import (
     PartitionedVariable,
     gradient_of,
@@ -35,22 +35,24 @@ _ROWS_OF_WHOLE = "PsclustRowsOfWhole"
 @register_dispatchable_type
 class ShardedVariable(PartitionedVariable):
     """The result of `get_variable` for a partitioned variable. Iterating yields its shards, in
-    order of their rows."""
+    order."""
 
-    def __init__(self, name: str, shape: Sequence[int], shards: Sequence[Variable]) -> None:
-        super().__init__(
-            name,
-            list(shape),
-            shards[0].dtype.base_dtype,
-            list(shards),
-            [len(shards)] + [1] * (len(shape) - 1),
-        )
+    def __init__(self, name: str, shape: Sequence[int], how: Cut, shards: Sequence[Variable]):
+        partitions = [1] * len(shape)
+        partitions[how.axis] = len(shards)
+        super().__init__(name, list(shape), shards[0].dtype.base_dtype, list(shards), partitions)
         self._whole_shape = tf.TensorShape(shape)
+        self._axis = how.axis
         self._graph = tf.compat.v1.get_default_graph()
         self._value: Tensor | None = None
 
     @property
-    def shards(self) -> list[Variable]:
+    def rows(self) -> list[Variable]:
+        """The shards, which are rows of it. Raises ValueError if they are not."""
+        if self._axis != 0:
+            raise ValueError(
+                f"{self.name} is partitioned along axis {self._axis}, so its rows are in no shard"
+            )
         return list(self)
 
     def get_shape(self) -> Any:
@@ -58,7 +60,7 @@ class ShardedVariable(PartitionedVariable):
 
     def sparse_read(self, indices: Tensor, name: str | None = None) -> Tensor:
         """The rows at `indices`, int [any]: [any, *shape[1:]]. `tf.gather` calls this."""
-        return tf.compat.v1.nn.embedding_lookup(self.shards, indices, "div", name=name)
+        return tf.compat.v1.nn.embedding_lookup(self.rows, indices, "div", name=name)
 
     def as_tensor(self) -> Tensor:
         graph = tf.compat.v1.get_default_graph()
@@ -75,6 +77,8 @@ class ShardedVariable(PartitionedVariable):
         return self._concat()
 
     def _concat(self) -> Tensor:
+        if self._axis != 0:
+            return super()._concat()
         with tf.compat.v1.get_default_graph().gradient_override_map({"ConcatV2": _ROWS_OF_WHOLE}):
             return super()._concat()
 
@@ -84,8 +88,8 @@ class ShardedVariable(PartitionedVariable):
 
 
 def is_whole(operation: Operation) -> bool:
-    """Whether its output is the whole value of a partitioned variable, whose shards are its inputs
-    but the last."""
+    """Whether its output is the whole value of a variable that is partitioned by rows; its shards
+    are the inputs but the last."""
     return (
         operation.type == "ConcatV2"
         and operation.node_def.attr["_gradient_op_type"].s.decode() == _ROWS_OF_WHOLE
@@ -131,7 +135,7 @@ def _by_rows(function: Callable[..., Tensor], parameter: str) -> Callable[..., T
     def with_shards(*arguments: Any, **named: Any) -> Tensor:
         bound = signature.bind(*arguments, **named)
         bound.arguments |= {
-            parameter: bound.arguments[parameter].shards,
+            parameter: bound.arguments[parameter].rows,
             "partition_strategy": "div",
         }
         return function(*bound.args, **bound.kwargs)
@@ -153,14 +157,10 @@ for _function, _parameter in (
 
 
 def create_shards(
-    getter: Callable[..., Variable],
-    name: str,
-    shape: Sequence[int],
-    rows: Sequence[int],
-    **arguments: Any,
+    getter: Callable[..., Variable], name: str, shape: Sequence[int], how: Cut, **arguments: Any
 ) -> ShardedVariable:
-    """Creates the shards of the variable `name` through `getter`, shard i with `rows[i]` rows, or
-    gets the existing ones.
+    """Creates the shards of the variable `name` of `shape` through `getter`, or gets the existing
+    ones.
 
     `arguments` are those of `get_variable`; if `reuse` is true, the initializer is not used.
     """
@@ -168,26 +168,29 @@ def create_shards(
     make = (
         None
         if arguments.get("reuse") is True
-        else _initializers(initializer, name, shape, rows, arguments.get("dtype"))
+        else _initializers(initializer, name, shape, how, arguments.get("dtype"))
     )
-    shards, above = [], 0
-    for index, count in enumerate(rows):
-        part = [count, *shape[1:]]
+    shards = []
+    for index in range(len(how.sizes)):
+        part = how.shape(tuple(shape), index)
         shard = getter(
             name=shard_name(name, index),
-            shape=part,
+            shape=list(part),
             initializer=make(index) if make else None,
             **arguments,
         )
-        offset = [above] + [0] * (len(shape) - 1)
-        set_slice(shard, name, list(shape), offset, part)
+        set_slice(shard, name, list(shape), _offset(how, shape, index), list(part))
         shards.append(shard)
-        above += count
-    return ShardedVariable(name, shape, shards)
+    return ShardedVariable(name, shape, how, shards)
+
+
+def _offset(how: Cut, shape: Sequence[int], index: int) -> list[int]:
+    """Where shard number `index` begins, along each axis."""
+    return [how.offsets[index] if axis == how.axis else 0 for axis in range(len(shape))]
 
 
 def _initializers(
-    initializer: Any, name: str, shape: Sequence[int], rows: Sequence[int], dtype: Any
+    initializer: Any, name: str, shape: Sequence[int], how: Cut, dtype: Any
 ) -> Callable[[int], Callable[..., Tensor]]:
     """index -> initializer of that shard. Together the shards have the initial value of the
     whole."""
@@ -201,14 +204,14 @@ def _initializers(
     if inspect.isclass(initializer):
         initializer = initializer()
     if callable(initializer) and tf.TensorShape(shape).num_elements() * dtype.size > _WHOLE_BYTES:
-        return lambda index: _own_initializer(initializer, shape, sum(rows[:index]), index)
+        return lambda index: _own_initializer(initializer, shape, _offset(how, shape, index), index)
     with tf.control_dependencies(None), tf.name_scope(f"{name}/Initializer/"):
         whole = (
             initializer(list(shape), dtype=dtype)
             if callable(initializer)
             else tf.convert_to_tensor(initializer, dtype)
         )
-        parts = tf.split(whole, list(rows), name="parts")
+        parts = tf.split(whole, list(how.sizes), how.axis, name="parts")
 
     def part(index: int) -> Callable[..., Tensor]:
         return lambda shape, dtype=None, partition_info=None: tf.identity(parts[index])
@@ -225,7 +228,7 @@ class _PartitionInfo:
 
 
 def _own_initializer(
-    initializer: Any, shape: Sequence[int], above: int, index: int
+    initializer: Any, shape: Sequence[int], offset: Sequence[int], index: int
 ) -> Callable[..., Tensor]:
     """The initializer of one shard alone, with its own seed, since with the same seed all shards
     would be equal."""
@@ -233,9 +236,5 @@ def _own_initializer(
         config = initializer.get_config()
         initializer = type(initializer).from_config({**config, "seed": config["seed"] + index})
     takes_info = "partition_info" in inspect.signature(initializer).parameters
-    extra = (
-        {"partition_info": _PartitionInfo(shape, [above] + [0] * (len(shape) - 1))}
-        if takes_info
-        else {}
-    )
+    extra = {"partition_info": _PartitionInfo(shape, offset)} if takes_info else {}
     return lambda shape, dtype=None, partition_info=None: initializer(shape, dtype=dtype, **extra)

@@ -15,11 +15,12 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError, UsageError
+from psclust.placement.partition import Cut
 from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
-from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.dry_build import pieces
+from psclust.replication.device_layout import Decided, DeviceLayout
 from psclust.replication.tf_types import Session
+from psclust.replication.variables.descriptions import cuts_of, pieces
 from psclust.spec.jobs import PS
 
 _POLL_S = 0.1
@@ -60,6 +61,7 @@ class Agreement:
         streamed: Sequence[str] = (),
     ) -> None:
         self._mine = pieces(variables)
+        self._cuts, self._decided = cuts_of(variables), layout.decided
         self._towers = towers
         self._streamed = sorted(streamed)
         with tf.device(layout.parameters):
@@ -88,18 +90,22 @@ class Agreement:
             self._publish,
             {
                 self._text: json.dumps(
-                    {"variables": entries, "towers": self._towers, "streamed": self._streamed}
+                    {
+                        "variables": entries,
+                        "cuts": {name: [cut.axis, cut.sizes] for name, cut in self._cuts.items()},
+                        "towers": self._towers,
+                        "streamed": self._streamed,
+                    }
                 )
             },
         )
 
-    def compare(
-        self, session: Session, me: str, chief: str, deadline_s: float
-    ) -> Mapping[str, int] | None:
+    def compare(self, session: Session, me: str, chief: str, deadline_s: float) -> Decided | None:
         """Compares this worker's variables with the chief's list, once that is written. Returns
-        None if both agree, and name -> ps index if the same variables are on other ps tasks because
-        they were created in another order. Raises PsclustError if the variables or the numbers of
-        towers differ, or if there is no list after `deadline_s` seconds."""
+        None if both agree, and what the chief has decided if variables are cut otherwise, or on
+        other ps tasks, because they were created in another order. Raises PsclustError if the
+        variables or the numbers of towers differ, or if there is no list after `deadline_s`
+        seconds."""
         end = time.monotonic() + deadline_s
         while not session.run(self._published):
             if time.monotonic() > end:
@@ -120,6 +126,10 @@ class Agreement:
             (Variable(name, tuple(shape), dtype), ps)
             for name, shape, dtype, ps in listed["variables"]
         ]
+        placed = {variable.name: ps for variable, ps in theirs}
+        cuts = {name: Cut(axis, tuple(sizes)) for name, (axis, sizes) in listed["cuts"].items()}
+        if cuts not in (self._cuts, self._decided.cuts):
+            return Decided(placed, cuts)
         found = differences(
             {v.name: v for v, _ in self._mine}, {v.name: v for v, _ in theirs}, chief
         )
@@ -135,8 +145,8 @@ class Agreement:
                 "the chief, and a step needs a gradient of every variable from every worker; "
                 "train with --config local_copies=false, which needs none where a worker has none"
             )
-        placed = {variable.name: ps for variable, ps in theirs}
-        return None if placed == {variable.name: ps for variable, ps in self._mine} else placed
+        mine = {variable.name: ps for variable, ps in self._mine}
+        return None if placed == mine else Decided(placed, cuts)
 
 
 def differences(

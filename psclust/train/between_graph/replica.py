@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
-from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.device_layout import Decided, DeviceLayout
 from psclust.replication.sync.messages import Token
 from psclust.replication.sync.participant import BarrierParticipant
 from psclust.replication.tf_types import Session
@@ -64,7 +64,7 @@ class Replica:
 
     def _build(self, layout: DeviceLayout) -> None:
         config = self.job.program.config
-        self.graph, self.built = build_placed(self.job, layout, self._build_model)
+        self.graph, self.built, layout = build_placed(self.job, layout, self._build_model)
         with self.graph.as_default():
             self.state = self.built.state
             # Each tower has a number among all towers, unless the towers of a worker share its data
@@ -127,22 +127,22 @@ class Replica:
             with explained(self.graph), open_session(self._target, self.graph, config) as session:
                 with open_setup(session, self.job.context) as (setup, thread):
                     building = thread.submit(self._steps, session)
-                    placed = self.agree(setup)
-                    ready = self.prepare(session, setup, thread) if placed is None else None
+                    decided = self.agree(setup)
+                    ready = self.prepare(session, setup, thread) if decided is None else None
                     steps = building.result()
                 if ready is not None:
                     self.run(session, steps, ready)
                     return
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
-            self.job, placed = without(self.job, reason), None
+            self.job, decided = without(self.job, reason), None
         # Build the graph again, without kernels, or with the same variables in another order, each
-        # where the chief has it.
-        self._build(replace(self.job.context.layout, placed=placed))
+        # cut as the chief's and where the chief has it.
+        self._build(replace(self.job.context.layout, decided=decided or Decided()))
         self.attempt()
 
-    def agree(self, session: Session) -> Mapping[str, int] | None:
-        """The chief's placement, if this graph has the same variables on other ps tasks. Raises
+    def agree(self, session: Session) -> Decided | None:
+        """The chief's cuts and placement, if this graph has the same variables otherwise. Raises
         PsclustError for other variables."""
         context = self.job.context
         return self.agreement.compare(
