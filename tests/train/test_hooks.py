@@ -287,3 +287,36 @@ def test_a_scaffolds_saver_restores_averages_in_place_of_the_variables(tmp_path:
     assert program.train(tmp_path) == 3
     # The averages of 1, 2, 3 that started at 0.
     assert program.evaluate(tmp_path).metrics["weight"] == pytest.approx(2.125)
+
+
+def test_a_step_of_which_no_hook_wants_anything_is_run_as_one_without_hooks() -> None:
+    import tensorflow as tf
+
+    from psclust.train.hooks.session_hooks import Hooks
+
+    class Counted(tf.compat.v1.Session):
+        runs = 0
+
+        def run(self, *arguments: Any, **named: Any) -> Any:
+            self.runs += 1
+            return super().run(*arguments, **named)
+
+    class EverySecond(tf.compat.v1.train.SessionRunHook):
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def before_run(self, context: Any) -> Any:
+            wants = len(self.seen) % 2
+            return tf.compat.v1.train.SessionRunArgs(twice) if wants else None
+
+        def after_run(self, context: Any, values: Any) -> None:
+            self.seen.append(values.results)
+
+    with tf.Graph().as_default(), Counted() as session:
+        fed = tf.compat.v1.placeholder(tf.float32, [])
+        twice, thrice = 2 * fed, 3 * fed
+        hook = EverySecond()
+        step = Hooks([hook, tf.compat.v1.train.SessionRunHook()]).callable(session, [thrice], [fed])
+        assert [step(number) for number in range(4)] == [[0.0], [3.0], [6.0], [9.0]]
+        assert hook.seen == [None, 2.0, None, 6.0]
+        assert session.runs == 2

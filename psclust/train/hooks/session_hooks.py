@@ -1,5 +1,5 @@
 """Session hooks, `tf.compat.v1.train.SessionRunHook`, called around a step as `MonitoredSession`
-calls them, at no cost without hooks.
+calls them. A step of which no hook wants anything costs no more than one without hooks.
 
 Between-graph, every task runs its own hooks; an in-graph client runs those of its first tower
 around that tower's steps, in that tower's thread when asynchronous. A hook that requests a stop
@@ -9,6 +9,7 @@ ends the training of all replicas.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -53,18 +54,27 @@ class Hooks:
     def callable(
         self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any] = ()
     ) -> Callable[..., Any]:
-        """A function of the values of `feeds` that runs `fetches` once, with the hooks around
-        it."""
+        """A function of the values of `feeds` that runs `fetches` once, with the hooks around it. It
+        returns the values of the tensors among them."""
         if not self._hooks:
             return prepare(session, fetches, feeds)
+        prepared = cache(lambda: prepare(session, fetches, feeds))
 
         def run(*values: Any) -> Any:
+            feed = dict(zip(feeds, values, strict=True))
             with session.graph.as_default():
-                return self._run(session, list(fetches), dict(zip(feeds, values, strict=True)))
+                return self._run(session, list(fetches), feed, lambda: prepared()(*values))
 
         return run
 
-    def _run(self, session: Session, fetches: Any, feed: dict[Any, Any]) -> Any:
+    def _run(
+        self,
+        session: Session,
+        fetches: Sequence[Any],
+        feed: dict[Any, Any],
+        alone: Callable[[], Any],
+    ) -> Any:
+        """alone: runs only `fetches`, for a step of which no hook wants anything."""
         context = tf.compat.v1.train.SessionRunContext(
             tf.compat.v1.train.SessionRunArgs(fetches, feed), session
         )
@@ -77,7 +87,10 @@ class Hooks:
             if request is not None:
                 wanted[hook] = request.fetches if request.fetches is not None else {}
                 feed.update(request.feed_dict or {})
-        results = session.run(wanted, feed, options, metadata)
+        if any(asked.values()):
+            results = session.run(wanted, feed, options, metadata)
+        else:
+            results = {"step": alone()}
         for hook in self._hooks:
             hook.after_run(
                 context, tf.compat.v1.train.SessionRunValues(results.get(hook), options, metadata)
