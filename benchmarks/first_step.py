@@ -10,7 +10,6 @@ that any worker says. On an otherwise idle machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import rows
+import runs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from beds.free_ports import free_ports
@@ -32,12 +32,7 @@ _STEP = re.compile(r"\bstep \d+")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    rows.add_json(parser)
-    options = parser.parse_args()
+    options = runs.parser(__doc__).parse_args()
     times: dict[str, list[float]] = {"by hand": [], "between-graph": [], "in-graph": []}
     for _ in range(options.rounds):
         for way, each in times.items():
@@ -55,21 +50,9 @@ def main() -> None:
 def psclust(replication: str) -> float:
     with tempfile.TemporaryDirectory() as state:
         program = ["psclust.examples.digits:program", "--log-seconds", "0.01"]
-        command = [
-            "-m",
-            "psclust",
-            "up",
-            "--run-dir",
-            state,
-            "--name",
-            "bench",
-            "--ps",
-            "2",
-            "--workers",
-            "2",
-        ]
+        command = runs.up(state, 2, 2, "--replication", replication, *program)
         began = time.monotonic()
-        up = _popen([*command, "--replication", replication, *program])
+        up = _start(command)
         try:
             return _first_step(up, began)
         finally:
@@ -84,7 +67,9 @@ def by_hand() -> float:
     tasks = [("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]
     began = time.monotonic()
     processes = [
-        _popen([str(BY_HAND), *flags, "--job_name", job, "--task_index", str(index)])
+        _start(
+            [sys.executable, str(BY_HAND), *flags, "--job_name", job, "--task_index", str(index)]
+        )
         for job, index in tasks
     ]
     try:
@@ -95,15 +80,8 @@ def by_hand() -> float:
             process.communicate()
 
 
-def _popen(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def _start(command: Sequence[str]) -> subprocess.Popen[str]:
+    return runs.start(command, Path.cwd(), {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
 
 
 def _first_step(process: subprocess.Popen[str], began: float) -> float:

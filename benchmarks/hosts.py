@@ -21,7 +21,6 @@ hosts share TensorFlow's code, so that the one of a single host is a real machin
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ from pathlib import Path
 
 import psutil
 import rows
+import runs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from beds.hosts import BedHost, HostBed, host_bed
@@ -67,14 +67,10 @@ class Measurement:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = runs.parser(__doc__)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ps", type=int, default=1, help="ps tasks on each host")
     parser.add_argument("--workers", type=int, default=3, help="worker tasks on each host")
-    rows.add_json(parser)
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("hosts are network namespaces: run it as root")
@@ -143,7 +139,7 @@ def measure(
         ",".join(host.name for host in hosts),
         [str(each * len(hosts)) for each in (ps, workers)],
     )
-    before = sum(cpu(host.processes()) for host in hosts)
+    before = sum(runs.cpu(host.processes()) for host in hosts)
     began = time.monotonic()
     up = psclust(
         environ,
@@ -165,7 +161,7 @@ def measure(
             [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)],
             [host.processes() for host in hosts],
         )
-        here_cpu, host_cpu = cpu(here), sum(map(cpu, there)) - before
+        here_cpu, host_cpu = runs.cpu(here), sum(map(runs.cpu, there)) - before
         tasks = [
             process
             for processes in there
@@ -189,7 +185,7 @@ def measure(
 
 def psclust(environ: Mapping[str, str], folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "psclust", *arguments],
+        [*runs.PSCLUST, *arguments],
         cwd=folder,
         env=environ,
         stdout=subprocess.PIPE,
@@ -211,11 +207,6 @@ def timed(start: Callable[[], subprocess.Popen[str]]) -> float:
     began = time.monotonic()
     start().communicate()
     return time.monotonic() - began
-
-
-def cpu(processes: Iterable[psutil.Process]) -> float:
-    """Seconds, with what their ended children used."""
-    return sum(sum(process.cpu_times()[:4]) for process in processes)
 
 
 def memory(processes: Iterable[psutil.Process]) -> float:

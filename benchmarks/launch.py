@@ -13,7 +13,6 @@ memory: N forked processes that write to each of its pages.
 
 from __future__ import annotations
 
-import argparse
 import json
 import mmap
 import os
@@ -31,6 +30,7 @@ from typing import Any
 
 import psutil
 import rows
+import runs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from beds.free_ports import free_ports
@@ -53,18 +53,14 @@ class Measurement:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = runs.parser(__doc__)
     parser.add_argument("--servers", type=int, nargs="+", default=[4, 16, 64])
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--by-hand-up-to",
         type=int,
         default=16,
         help="more than this is not started by hand: it takes minutes",
     )
-    rows.add_json(parser)
     options = parser.parse_args()
     found: list[rows.Row] = []
     print(
@@ -111,23 +107,9 @@ def show(
 def measure_psclust(count: int) -> Measurement:
     base = free_ports(count)
     with tempfile.TemporaryDirectory() as state:
-        command = [
-            "-m",
-            "psclust",
-            "up",
-            "--run-dir",
-            state,
-            "--name",
-            "bench",
-            "--ps",
-            "0",
-            "--workers",
-            str(count),
-            "--ports",
-            str(base),
-        ]
+        command = runs.up(state, 0, count, "--ports", str(base))
         began = time.monotonic()
-        process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             seconds = until_all_accept(range(base, base + count), began)
             status = until_all_run(Path(state) / "bench" / "current" / "status.json", count)

@@ -11,18 +11,16 @@ Where a step begins while one is under way, that is next to nothing. On an other
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import rows
+import runs
 
-HERE = Path(__file__).parent / "training"
 WAYS = {
     "between-graph async": ("--async",),
     "between-graph sync": ("--sync",),
@@ -32,12 +30,7 @@ _SAID = re.compile(r"(\S+) ms a step, (\S+) ms between runs")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    rows.add_json(parser)
-    options = parser.parse_args()
+    options = runs.parser(__doc__).parse_args()
     found = {way: [measure(way) for _ in range(options.rounds)] for way in WAYS}
     print(f"{'way':<20} {'ms a step':>9} {'ms between runs':>15}")
     for way, rounds in found.items():
@@ -54,29 +47,14 @@ def main() -> None:
 def measure(way: str) -> tuple[float, float]:
     """Milliseconds of a step, and of its part between runs."""
     with tempfile.TemporaryDirectory() as state:
-        command = [
-            sys.executable,
-            "-m",
-            "psclust",
-            "up",
-            "--run-dir",
-            state,
-            "--name",
-            "bench",
-            "--ps",
-            "1",
-            "--workers",
-            "1",
-            *WAYS[way],
-        ]
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(runs.TRAINING), os.environ.get("PYTHONPATH", "")]),
         }
         program = ["timed:program", "--max-steps", "500"]
         run = subprocess.run(
-            [*command, *program],
-            cwd=HERE,
+            runs.up(state, 1, 1, *WAYS[way], *program),
+            cwd=runs.TRAINING,
             env=environment,
             capture_output=True,
             text=True,

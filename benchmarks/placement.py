@@ -8,9 +8,8 @@ alone, so they are the same everywhere.
 
 from __future__ import annotations
 
-import argparse
-
 import rows
+import runs
 from well_known_models import MODELS
 
 from psclust.placement.placement_settings import NONE, PlacementSettings
@@ -20,11 +19,8 @@ from psclust.placement.variable import Variable
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = runs.parser(__doc__, rounds=None)
     parser.add_argument("--ps", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
-    rows.add_json(parser)
     options = parser.parse_args()
     found: list[rows.Row] = []
     print(f"{'model':<16} {'values':>7} {'policy':<20}" + "".join(f"{ps:>7}" for ps in options.ps))

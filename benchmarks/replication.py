@@ -15,26 +15,18 @@ SyncReplicasOptimizer. On an otherwise idle machine.
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import rows
+import runs
 from rivals import RIVAL
 
-HERE = Path(__file__).parent / "training"
 WARM_S = 3.0
-_STEP = re.compile(r"^(worker:0|client:0|chief:0) +\| step (\d+)")
 
 
 @dataclass(frozen=True)
@@ -72,9 +64,7 @@ WAYS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = runs.parser(__doc__)
     parser.add_argument(
         "--models",
         nargs="+",
@@ -86,9 +76,7 @@ def main() -> None:
     )
     parser.add_argument("--ps", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
-    rows.add_json(parser)
     options = parser.parse_args()
     found: list[rows.Row] = []
     ways = [way for way in WAYS if way.name in options.ways]
@@ -119,7 +107,7 @@ def show(model: str, way: Way, rates: dict[str, list[float]]) -> None:
 def measure(way: Way, model: str, ps: int, workers: int, seconds: float) -> float:
     """Batches a second."""
     arguments = [argument.format(model=model) for argument in way.arguments]
-    with training(["--ps", str(ps), "--workers", str(workers), *arguments]) as lines:
+    with training(ps, workers, arguments) as lines:
         now, first = next(lines)
         warm = now + WARM_S
         while now < warm:
@@ -131,46 +119,16 @@ def measure(way: Way, model: str, ps: int, workers: int, seconds: float) -> floa
 
 
 @contextmanager
-def training(arguments: Sequence[str]) -> Iterator[Iterator[tuple[float, int]]]:
+def training(
+    ps: int, workers: int, arguments: Sequence[str]
+) -> Iterator[Iterator[tuple[float, int]]]:
     """Runs `psclust up`; yields when the first client reached which step."""
     with tempfile.TemporaryDirectory() as state:
-        command = [
-            sys.executable,
-            "-m",
-            "psclust",
-            "up",
-            "--run-dir",
-            state,
-            "--name",
-            "bench",
-            *arguments,
-        ]
-        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        process = subprocess.Popen(
-            command,
-            cwd=HERE,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            yield steps(process)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate()
-
-
-def steps(process: subprocess.Popen[str]) -> Iterator[tuple[float, int]]:
-    assert process.stdout is not None
-    said: list[str] = []
-    for line in process.stdout:
-        said.append(line)
-        found = _STEP.match(line)
-        if found:
-            yield time.monotonic(), int(found[2])
-    sys.exit("the training ended too soon:\n" + "".join(said))
+        path = os.pathsep.join([str(runs.TRAINING), os.environ.get("PYTHONPATH", "")])
+        environ = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = runs.up(state, ps, workers, *arguments)
+        with runs.training(command, runs.TRAINING, environ) as said:
+            yield said
 
 
 if __name__ == "__main__":

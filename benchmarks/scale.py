@@ -13,7 +13,6 @@ shared by all tasks, so a step grows with the workers whatever psclust does.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -28,8 +27,8 @@ from pathlib import Path
 
 import psutil
 import rows
+import runs
 
-HERE = Path(__file__).parent / "training"
 SECONDS = 3.0
 UNITS = {"up": "s", "first_step": "s", "step": "s", "ps": "s", "gigabytes": "GB", "down": "s"}
 _SAID = re.compile(r"^(?:psclust: bench is (?P<up>up)\b|worker:0 +\| step (?P<step>\d+))")
@@ -48,16 +47,13 @@ class Measurement:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = runs.parser(__doc__, rounds=None)
     parser.add_argument("--workers", type=int, nargs="+", default=[8, 32, 128])
     parser.add_argument("--ps", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument(
         "--updates", nargs="+", default=["sync", "async"], choices=["sync", "async"]
     )
     parser.add_argument("--steps", type=int, default=100)
-    rows.add_json(parser)
     options = parser.parse_args()
     found: list[rows.Row] = []
     names = [field.name for field in fields(Measurement)]
@@ -93,36 +89,18 @@ def measure(workers: int, ps: int, update: str, steps: int) -> Measurement:
         environ = {
             **os.environ,
             "PSCLUST_STATE": state,
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": str(runs.TRAINING),
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
-        command = [
-            sys.executable,
-            "-m",
-            "psclust",
-            "up",
-            "--name",
-            "bench",
-            "--ps",
-            str(ps),
-            "--workers",
-            str(workers),
-            f"--{update}",
-        ]
+        program = ["ours:small", "--log-seconds", "0.5"]
+        command = runs.up(state, ps, workers, f"--{update}", *program)
         began = time.monotonic()
-        up = subprocess.Popen(
-            [*command, "ours:small", "--log-seconds", "0.5"],
-            cwd=HERE,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        up = runs.start(command, runs.TRAINING, environ)
         try:
             up_at, first, last = _reached(_said(up), steps)
             listed = time.monotonic()
             subprocess.run(
-                [*command[:3], "ps"], cwd=HERE, env=environ, stdout=subprocess.DEVNULL, check=True
+                [*runs.PSCLUST, "ps"], env=environ, stdout=subprocess.DEVNULL, check=True
             )
             ps_s = time.monotonic() - listed
             gigabytes = _memory(up.pid, Path(state) / "bench" / "current" / "status.json")
