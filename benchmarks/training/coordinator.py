@@ -1,23 +1,32 @@
 """The same models with TensorFlow 2's ParameterServerStrategy: one closure a batch, gradients
-applied as they come. With a second argument, variables are cut into shards of at most so many
-bytes."""
+applied as they come. `--partitioner min-size` partitions variables as TensorFlow's tutorial does,
+a number into shards of at most so many bytes."""
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from typing import Any
 
 import models
 import tensorflow as tf
 
-model = models.MODELS[sys.argv[1]]
+parser = argparse.ArgumentParser()
+parser.add_argument("model")
+parser.add_argument("--partitioner")
+flags = parser.parse_args()
+model = models.MODELS[flags.model]
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-partitioner = (
-    tf.distribute.experimental.partitioners.MaxSizePartitioner(int(sys.argv[2]))
-    if len(sys.argv) > 2
-    else None
-)
+partitioners = tf.distribute.experimental.partitioners
+if flags.partitioner is None:
+    partitioner = None
+elif flags.partitioner == "min-size":
+    # https://www.tensorflow.org/tutorials/distribute/parameter_server_training
+    partitioner = partitioners.MinSizePartitioner(
+        min_shard_bytes=256 << 10, max_shards=len(resolver.cluster_spec().job_tasks("ps"))
+    )
+else:
+    partitioner = partitioners.MaxSizePartitioner(int(flags.partitioner))
 strategy = tf.distribute.ParameterServerStrategy(resolver, partitioner)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 made: dict[str, Any] = {}
@@ -69,10 +78,8 @@ batches = iter(
         lambda: strategy.distribute_datasets_from_function(lambda _: model.dataset())
     )
 )
-done, at_once = (
-    0,
-    (2 if sys.argv[1] == "skewed" else 20) * len(resolver.cluster_spec().job_tasks("worker")),
-)
+done, workers = 0, len(resolver.cluster_spec().job_tasks("worker"))
+at_once = (2 if flags.model == "skewed" else 20) * workers
 while os.getppid() != 1:
     for _ in range(at_once):
         coordinator.schedule(step, args=(batches,))
