@@ -23,7 +23,8 @@ test: system test-system $(VENV)/.test
 test-long: system test-system $(VENV)/.test
 	$(BIN)/python -m pytest -m long $(SPREAD)
 
-# About two hours, on an otherwise idle machine; `make bench bench="--only wire"` measures a part.
+# About three hours, on an otherwise idle machine; `make bench bench="--only wire"` measures a part, `make bench bench="--quick"` the main
+# rows in five minutes, beside the numbers of docs/performance.md.
 bench: system test-system $(VENV)/.test
 	$(BIN)/pip install -q -e ".[bench]"
 	$(BIN)/python -m compileall -q psclust  # as pip does for users

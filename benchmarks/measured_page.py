@@ -8,20 +8,23 @@ from pathlib import Path
 
 from rows import Row
 
-_TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- measured: ([^>\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_NOTHING = "Not measured yet: `make bench` puts a table here.\n"
 
 
 def fill(page: Path, found: Sequence[Row]) -> None:
     """Puts the tables of `found` between the page's marks."""
 
     def filled(match: re.Match[str]) -> str:
-        return f"{match[1]}{table([row for row in found if row.benchmark == match[2]])}{match[3]}"
+        measured = [row for row in found if row.benchmark == match[2]]
+        return f"{match[1]}{table(measured) if measured else _NOTHING}{match[3]}"
 
     page.write_text(_TABLE.sub(filled, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def table(found: Sequence[Row]) -> str:
-    """A Markdown table, ways down and cases across; the other way round if there are more cases."""
+    """A Markdown table, ways down and cases across; the other way round if there are more cases. If
+    commands were measured, the last column has the one of each way."""
     cases, ways = (
         list(dict.fromkeys(names))
         for names in ([row.case for row in found], [row.way for row in found])
@@ -37,4 +40,9 @@ def table(found: Sequence[Row]) -> str:
         [name, *(cells.get((name, *column), "") for column in columns)]
         for name in (ways, cases)[down]
     ]
+    if typed := {row.way: f"`{row.command}`" for row in found if row.command}:
+        lines[0].append("typed")
+        lines[1].append("---")
+        for line in lines[2:]:
+            line.append(typed.get(line[0], ""))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

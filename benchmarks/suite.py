@@ -4,11 +4,15 @@ the folder beside it.
     make bench                                     # or: python benchmarks/suite.py
     python benchmarks/suite.py --only launch wire  # measures these anew, keeps the other numbers
     python benchmarks/suite.py --only              # measures nothing, draws what is there
+    make bench bench="--quick"                     # the main rows, beside the page's numbers
 
-As root, on an otherwise idle machine with 17 GB; all of it takes about two hours, with `--rounds 1`
-fifty minutes. Rivals are measured in the same run as what they are compared with. `--torch PYTHON`
+As root, on an otherwise idle machine with 17 GB; all of it takes about three hours, with `--rounds
+1` about one. Rivals are measured in the same run as what they are compared with. `--torch PYTHON`
 gives an interpreter with PyTorch, a rival on the wire. What rounding on the wire costs in accuracy
 is measured apart, by `wire_accuracy.py`.
+
+`--quick` takes about five minutes: one round of the main rows of the wire, for two models at 1
+Gbit/s. It prints them and changes no file.
 """
 
 from __future__ import annotations
@@ -38,46 +42,43 @@ BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "hosts": [[]],
     "scale": [[]],
     "wire": [
-        ["--gbit", "1", "10"],
-        ["--gbit", "1", "10", "--models", "small", "large", "embedding"],
+        ["--gbit", "1", "10", "--models", "skewed", "small", "large", "embedding"],
+        ["--table", "hooks", "--models", "skewed", "large"],
+        ["--table", "best", "--gbit", "1", "10", "--models", "skewed", "large"],
     ],
 }
 WITH_ROUNDS = ("first_step", "launch", "replication", "loop", "hosts", "wire")
+QUICK = ["--models", "skewed", "small", "--rounds", "1", "--steps", "5"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="*", default=list(BENCHMARKS), choices=list(BENCHMARKS))
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", nargs="*", default=list(BENCHMARKS), choices=list(BENCHMARKS))
+    which.add_argument("--quick", action="store_true", help="the main rows, in five minutes")
     parser.add_argument("--rounds", type=int, help="of those benchmarks that have rounds")
     parser.add_argument("--torch", help="an interpreter with PyTorch")
     options = parser.parse_args()
+    torch = ["--torch", options.torch] if options.torch else []
+    rounds = ["--rounds", str(options.rounds)] if options.rounds else []
     found = rows.read(MEASURED) if MEASURED.exists() else []
+    if options.quick:
+        print(rows.compared(run("wire", [*QUICK, *rounds, *torch]), found))
+        return
     MEASURED.parent.mkdir(exist_ok=True)
     for name in options.only:
         print(f"== {name}", flush=True)
-        more = ["--torch", options.torch] if name == "wire" and options.torch else []
-        more += ["--rounds", str(options.rounds)] if name in WITH_ROUNDS and options.rounds else []
+        more = [*(torch if name == "wire" else ()), *(rounds if name in WITH_ROUNDS else ())]
         for arguments in BENCHMARKS[name]:
             measured = run(name, [*arguments, *more])
-            found = replaced(found, measured)
+            found = rows.replaced(found, measured)
             # At once: what comes later may fail.
             rows.write(MEASURED, found)
     plots.draw(found, MEASURED.parent)
     fill(DOCS / "performance.md", found)
     print(f"on {platform.machine()}, {os.cpu_count()} cores; see {DOCS / 'performance.md'}")
-
-
-def replaced(found: Sequence[rows.Row], measured: Sequence[rows.Row]) -> list[rows.Row]:
-    """`found` with what was measured anew, in its place."""
-    anew = {_key(row): row for row in measured}
-    kept = [anew.pop(_key(row), row) for row in found]
-    return [*kept, *anew.values()]
-
-
-def _key(row: rows.Row) -> tuple[str, ...]:
-    return row.benchmark, row.case, row.way, row.unit
 
 
 def run(name: str, arguments: Sequence[str]) -> list[rows.Row]:
