@@ -54,8 +54,8 @@ class Hooks:
     def callable(
         self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any] = ()
     ) -> Callable[..., Any]:
-        """A function of the values of `feeds` that runs `fetches` once, with the hooks around it. It
-        returns the values of the tensors among them."""
+        """A function of the values of `feeds` that runs `fetches` once, with the hooks around it.
+        Returns the values of the tensors among them."""
         if not self._hooks:
             return prepare(session, fetches, feeds)
         prepared = cache(lambda: prepare(session, fetches, feeds))
