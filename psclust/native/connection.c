@@ -116,6 +116,13 @@ static int poll_for(Connection *connection, int operation) {
     return epoll_ctl(connection->poller, operation, connection->fd, &event) == 0;
 }
 
+/* Of two tasks that share a link, BBR lets one have most of it for a tenth of a second and longer;
+ * cubic does not. Where the kernel does not let this user choose it, the host's own is used. */
+static void share_the_link(int fd) {
+    static const char cubic[] = "cubic";
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof cubic - 1);
+}
+
 int open_connection(int poller, int operation, int fd, const Pair *pair, int64_t secret,
                     const char *greeting, size_t length) {
     Connection *connection = calloc(1, sizeof *connection), *earlier;
@@ -130,6 +137,7 @@ int open_connection(int poller, int operation, int fd, const Pair *pair, int64_t
     connection->last = &connection->first;
     pthread_mutex_init(&connection->leaving, NULL);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    share_the_link(fd);
     notice_a_lost_peer(fd);
     /* The thread that reads may hear of it at once: with `list`, it ends no connection. */
     pthread_mutex_lock(&list);

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -241,6 +242,35 @@ def test_a_stranger_is_shown_the_door(pair: Pair, graph: tf.Graph, said: bytes) 
         stranger.sendall(said)
         with suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
+
+
+def test_its_connections_use_cubic_where_the_kernel_allows_it(pair: Pair, graph: tf.Graph) -> None:
+    with socket.socket() as own:
+        try:
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+        except OSError:
+            pytest.skip("this user may not choose cubic: net.ipv4.tcp_allowed_congestion_control")
+    with tf.device(PS):
+        ticket = python_ops().psclust_listen(own="ps:0")
+    with tf.device(WORKER):
+        sent = tf.constant(5.0) + 0
+    received = _there(sent, PS)
+    with _connected(pair, graph) as session:
+        assert _run(session, received) == [5]
+        port = session.run(ticket).tolist()[0]
+    # Both ends are in this process.
+    assert _congestion_controls(port) == ["cubic", "cubic"]
+
+
+def _congestion_controls(port: int) -> list[str]:
+    """Of this process's connections from and to `port`."""
+    found = []
+    for each in psutil.Process().net_connections("tcp"):
+        if each.raddr and port in (each.laddr.port, each.raddr.port):
+            with socket.socket(fileno=os.dup(each.fd)) as sock:
+                used = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+                found.append(used.rstrip(b"\0").decode())
+    return found
 
 
 def test_a_task_that_has_no_connection_says_so(pair: Pair, graph: tf.Graph) -> None:
