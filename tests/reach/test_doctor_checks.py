@@ -49,6 +49,8 @@ CHECKED = Surroundings(
     interfaces={"lo": "127.0.0.1", "eth0": "10.0.0.1"},
     shim="127.0.0.1",
     firewall=True,
+    congestion="bbr",
+    cubic=True,
     build="e72f3a58b80fe0f2",
     kernels_fit=True,
 )
@@ -268,6 +270,31 @@ def test_gpus_are_counted_by_kind() -> None:
     assert [finding.text for finding in found if finding.check == "gpus"] == [
         "4 x A100, 81920 MiB; tasks see 2,3 (CUDA_VISIBLE_DEVICES)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("congestion", "cubic", "expected"),
+    [
+        ("cubic", True, "ok a congestion: cubic."),
+        ("cubic", False, "ok a congestion: cubic."),
+        ("bbr", True, "ok a congestion: bbr; psclust's own wire uses cubic."),
+        ("reno", False, "ok a congestion: reno; cubic is not allowed."),
+        (
+            "bbr",
+            False,
+            "note a congestion: bbr, and cubic is not allowed: a step over a shared link takes "
+            "5 to 10 % longer. Run there, as root: "
+            'sysctl net.ipv4.tcp_allowed_congestion_control="reno cubic bbr"',
+        ),
+        (None, True, None),
+    ],
+)
+def test_a_host_says_how_its_connections_share_a_link(
+    congestion: str | None, cubic: bool, expected: str | None
+) -> None:
+    found = thorough([replace(CHECKED, congestion=congestion, cubic=cubic)], ADDRESSES)
+    said = next((shown(finding) for finding in found if finding.check == "congestion"), None)
+    assert said == expected
 
 
 def test_ways_that_are_closed_are_told_by_who_cannot_go_them() -> None:

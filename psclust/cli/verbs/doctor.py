@@ -38,8 +38,9 @@ def command(
     """Check all hosts at once, or this machine if none is named.
 
     Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether
-    servers listen on one interface only, who else can reach them, and whether hosts reach each
-    other on the cluster's ports. Installs nothing and leaves nothing behind.
+    servers listen on one interface only, who else can reach them, TCP's congestion control, and
+    whether hosts reach each other on the cluster's ports. Installs nothing and leaves nothing
+    behind.
 
     Exit code 0 if a cluster can start (there may be notes), else 1.
     """

@@ -3,7 +3,7 @@
 quick_checks.py, which `up` makes too:
     log-in; python, tensorflow, psclust, packages, disk, memory, clock
 thorough_checks.py:
-    gpus, names, proxies, server shim, kernels, exposure, network
+    gpus, names, proxies, server shim, kernels, exposure, congestion, network
 
 examination.py asks the hosts (reach/python/on_host/: facts, surroundings, mesh); the checks turn
 answers into findings, each with its remedy, and are pure."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from psclust.reach.doctor.finding import Finding, Verdict
 
+_ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 Addresses = Mapping[str, str | None]  # host -> where the others are to reach it
 
 
@@ -18,7 +19,9 @@ class Surroundings:
     """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`.
     names: name -> address. visible: CUDA_VISIBLE_DEVICES. shim: the address that a server under the
     server shim listened on, None where there is no shim for the host. firewall: None if only root
-    could tell. build: of TensorFlow; None without it. kernels_fit: None if not checked yet."""
+    could tell. congestion: TCP's congestion control; None if the kernel does not tell. cubic:
+    whether connections may choose cubic. build: of TensorFlow; None without it. kernels_fit: None
+    if not checked yet."""
 
     host: str
     address: str | None
@@ -29,6 +32,8 @@ class Surroundings:
     interfaces: Mapping[str, str]
     shim: str | None
     firewall: bool | None
+    congestion: str | None
+    cubic: bool
     build: str | None
     kernels_fit: bool | None
 
@@ -195,6 +200,24 @@ def _exposure(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     )
 
 
+def _congestion(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
+    own = host.congestion
+    if own is None:
+        return
+    if own == "cubic":
+        yield Verdict("ok", own)
+    elif host.cubic:
+        yield Verdict("ok", f"{own}; psclust's own wire uses cubic")
+    elif own.startswith("bbr"):
+        yield Verdict(
+            "note",
+            f"{own}, and cubic is not allowed: a step over a shared link takes 5 to 10 % longer",
+            f'Run there, as root: sysctl {_ALLOWED}="reno cubic {own}"',
+        )
+    else:
+        yield Verdict("ok", f"{own}; cubic is not allowed")
+
+
 THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdict]]] = {
     "gpus": _gpus,
     "names": _names,
@@ -202,6 +225,7 @@ THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdi
     "server shim": _server_shim,
     "kernels": _kernels,
     "exposure": _exposure,
+    "congestion": _congestion,
 }
 
 

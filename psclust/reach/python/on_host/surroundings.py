@@ -1,5 +1,5 @@
 """Other things on a host that can stop a cluster: names, proxies, a firewall, servers on every
-interface; and its GPUs."""
+interface; its GPUs; and how its connections share a link."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         if question["shim"]
         else None,
         "firewall": _firewall(),
+        "congestion": _congestion(),
+        "cubic": _allows_cubic(),
         **_kernels(question["builds"], question["cache"]),
     }
 
@@ -106,6 +108,25 @@ def _kernels(builds: str, cache: str) -> dict[str, Any]:
     exec(compile(builds, "tensorflow_builds.py", "exec"), module)
     build = module["build_of"](os.path.join(folder, module["LIBRARY"]))
     return {"build": build or "unknown", "kernels_fit": module["fits"](folder, cache)}
+
+
+def _congestion() -> str | None:
+    """The congestion control that a connection has unless it asks for another."""
+    try:
+        with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _allows_cubic() -> bool:
+    """Whether a process of this user may choose cubic."""
+    with socket.socket() as sock:
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+        except OSError:
+            return False
+    return True
 
 
 def _firewall() -> bool | None:
