@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from on_hosts import isolated
 
 from beds.command import CommandBed
 from beds.hosts import BedHost, HostBed, host_bed
+from psclust.rundir.links_file import read_links, slowest_link
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
@@ -73,7 +75,8 @@ def test_hosts_that_are_well_are_said_to_be_in_a_row_a_check(
             "proxies",
         )
     } <= rows
-    assert "reaches all others" in said
+    assert "reaches all others; " in said
+    assert " Mbit/s, " in said
     assert "servers listen on one interface" in said
     assert said.splitlines()[-1] == "A cluster can start here."
     wait_until(
@@ -168,6 +171,40 @@ def test_a_port_that_is_closed_between_hosts_is_found_on_the_ports_of_the_cluste
         )
     finally:
         third.run("nft", "delete table inet closed")
+
+
+@isolated
+def test_a_slow_link_is_measured_and_kept_for_the_plan(
+    doctor: CommandBed, machines: HostBed
+) -> None:
+    first = machines[0]
+    assert first.network is not None
+    limit = ["root", "tbf", "rate", "100mbit", "burst", "256kb", "latency", "50ms"]
+    outside = ["tc", "qdisc", "add", "dev", f"{first.network.bridge}-1", *limit]
+    subprocess.run(outside, check=True)
+    first.run("tc", "qdisc", "add", "dev", "eth0", *limit)
+    try:
+        code, said = doctor.run("doctor", "--json")
+        _, shown = doctor.run("doctor")
+    finally:
+        first.run("tc", "qdisc", "del", "dev", "eth0", "root")
+        outside[2] = "del"
+        subprocess.run(outside[:6], check=True)
+    assert code == 0, said
+    links = {
+        (entry["host"], entry["to"]): (entry["mbit"], entry["round_trip_ms"])
+        for entry in json.loads(said)
+        if entry["check"] == "link"
+    }
+    assert set(links) == {("h1", "h2"), ("h1", "h3"), ("h2", "h3")}
+    for pair in ("h1", "h2"), ("h1", "h3"):
+        assert 85 < links[pair][0] < 100
+        assert 0 < links[pair][1] < 50
+    assert links["h2", "h3"][0] > 200
+    assert "; the slowest between h1 and h" in shown
+    kept = slowest_link(read_links(doctor.state), ["h1", "h2"], time.time())
+    assert kept is not None
+    assert 0.085 < kept.gbit < 0.1
 
 
 def test_a_port_somebody_has_is_found_too(doctor: CommandBed, machines: HostBed) -> None:

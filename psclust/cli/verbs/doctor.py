@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,13 +14,13 @@ from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
 from psclust.launch.host_agents import other_hosts
+from psclust.reach.doctor.finding import Finding
+from psclust.rundir.folder import state_root
+from psclust.rundir.links_file import Link, keep_links
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import parse_port_range
 from psclust.transport.server_shim import server_shim
-
-if TYPE_CHECKING:
-    from psclust.reach.doctor.finding import Finding
 
 _SHOWN = 4  # hosts named in a row, and different results in one
 
@@ -39,8 +40,9 @@ def command(
 
     Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether
     servers listen on one interface only, who else can reach them, TCP's congestion control, and
-    whether hosts reach each other on the cluster's ports. Installs nothing and leaves nothing
-    behind.
+    whether hosts reach each other on the cluster's ports, and how fast: 8 MB at most between two
+    hosts, in a second at most. Installs nothing and leaves nothing behind there; `psclust plan`
+    here counts with the speeds.
 
     Exit code 0 if a cluster can start (there may be notes), else 1.
     """
@@ -54,19 +56,32 @@ def command(
         Path(shim) if shim else None,
     )
     if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
-        names, found = ["localhost"], examine_here(*wanted)
+        names, examined = ["localhost"], examine_here(*wanted)
     else:
         names = [host.name for host in request.hosts]
         if request.file.found and not as_json:
             output.say(request.file.found)
         with logged_in(request.file, request.hosts) as connections:
-            found = examine(connections, *wanted, Path.cwd())
+            examined = examine(connections, *wanted, Path.cwd())
+        if examined.links:
+            # `psclust plan` counts with them.
+            with suppress(OSError):
+                keep_links(state_root(os.environ), examined.links)
+    found = examined.findings
     if as_json:
-        output.data([asdict(finding) for finding in found])
+        output.data([*map(asdict, found), *map(_link_entry, examined.links)])
     else:
         output.table(("HOST", "CHECK", "RESULT"), list(rows(found, names)))
         output.say(_verdict(found))
     return 1 if any(finding.level == "problem" for finding in found) else 0
+
+
+def _link_entry(link: Link) -> dict[str, object]:
+    """As a finding, with the numbers as fields of their own."""
+    host, other = link.hosts
+    mbit, trip_ms = round(1000 * link.gbit, 1), round(1000 * link.round_trip_s, 3)
+    found = Finding(host, "link", "ok", f"{mbit:g} Mbit/s and {trip_ms:g} ms to {other}")
+    return {**asdict(found), "to": other, "mbit": mbit, "round_trip_ms": trip_ms}
 
 
 def port_ranges(file: ClusterFile) -> list[tuple[int, int]]:

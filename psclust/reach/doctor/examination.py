@@ -5,30 +5,33 @@ from __future__ import annotations
 
 import base64
 import platform
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-from psclust.errors import PsclustError
 from psclust.reach.connections import Connections
-from psclust.reach.doctor.finding import Finding
+from psclust.reach.doctor.finding import Finding, succeeded
+from psclust.reach.doctor.network_examination import PortRange, examine_network
 from psclust.reach.doctor.quick_checks import quick
-from psclust.reach.doctor.thorough_checks import Surroundings, Unreached, network, thorough
+from psclust.reach.doctor.thorough_checks import Surroundings, thorough
 from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts
 from psclust.reach.python.host_python import HostPython, start_local_python, start_python
 from psclust.reach.python.remote_command import candidates
+from psclust.rundir.links_file import Link
 from psclust.spec import tensorflow_builds
 
-_DIAL_S = 3.0  # for one host to reach another
 _TIMEOUT_S = 60.0
-_T = TypeVar("_T")
 
-PortRange = tuple[int, int]  # first and last; (0, 0): any
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """findings: of all checks. links: those between hosts that were measured."""
+
+    findings: Sequence[Finding]
+    links: Sequence[Link]
 
 
 def examine(
@@ -37,7 +40,7 @@ def examine(
     ranges: Sequence[PortRange],
     shim: Path | None,
     folder: Path,
-) -> list[Finding]:
+) -> Examination:
     """All checks of all hosts; a host without a log-in is a finding, too. `ranges`: the ports of
     the cluster's servers. `folder`: that of the program, here."""
     times: list[float] = []
@@ -48,27 +51,21 @@ def examine(
         times.append(time.monotonic() - began)
         return found
 
-    found = _examine(
+    found, links = _examine(
         _Hosts(list(connections.names), start, connections.address_of, folder), ranges, shim
     )
     how = f"by {connections.way}" + (
         f"; a Python answers within {max(times):.1f} s" if times else ""
     )
     logins = [Finding(host, "log-in", "ok", how) for host in connections.names]
-    return [
-        *logins,
-        *(Finding.failed(host, "log-in", text) for host, text in connections.failures.items()),
-        *found,
-    ]
+    failed = [Finding.failed(host, "log-in", text) for host, text in connections.failures.items()]
+    return Examination([*logins, *failed, *found], links)
 
 
-def examine_here(
-    python: str | None, ranges: Sequence[PortRange], shim: Path | None
-) -> list[Finding]:
+def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> Examination:
     """All checks that make sense on this machine alone."""
-    return _examine(
-        _Hosts(["localhost"], lambda host: start_local_python(candidates(python)[0])), ranges, shim
-    )
+    hosts = _Hosts(["localhost"], lambda host: start_local_python(candidates(python)[0]))
+    return Examination(*_examine(hosts, ranges, shim))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +78,16 @@ class _Hosts:
     folder: Path | None = None
 
 
-def _examine(hosts: _Hosts, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
+def _examine(
+    hosts: _Hosts, ranges: Sequence[PortRange], shim: Path | None
+) -> tuple[list[Finding], list[Link]]:
     found: list[Finding] = []
     with ExitStack() as stack:
-        pythons = _succeeded(attempt_on_each(hosts.names, hosts.start), "python", found)
+        pythons = succeeded(attempt_on_each(hosts.names, hosts.start), "python", found)
         for python in pythons.values():
             stack.enter_context(python)
         files = {str(hosts.folder): hosts.folder.stat().st_mtime_ns // 1000} if hosts.folder else {}
-        facts = _succeeded(
+        facts = succeeded(
             attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host], files)),
             "python",
             found,
@@ -104,7 +103,7 @@ def _examine(hosts: _Hosts, ranges: Sequence[PortRange], shim: Path | None) -> l
                 pythons[host], facts[host], addresses[host], names, shim
             ),
         )
-        surroundings = _succeeded(answers, "checks", found)
+        surroundings = succeeded(answers, "checks", found)
         found += quick(facts.values())
         found += thorough(surroundings.values(), addresses)
         found += [
@@ -112,8 +111,10 @@ def _examine(hosts: _Hosts, ranges: Sequence[PortRange], shim: Path | None) -> l
             for host, each in facts.items()
             if hosts.folder
         ]
-        found += _check_network({host: pythons[host] for host in facts}, addresses, ranges)
-    return found
+        of_network, links = examine_network(
+            {host: pythons[host] for host in facts}, addresses, ranges
+        )
+    return found + of_network, links
 
 
 def _folder(host: str, folder: Path, *, shared: bool) -> Finding:
@@ -143,66 +144,3 @@ def _ask_surroundings(
         timeout_s=_TIMEOUT_S,
     )
     return Surroundings(host=facts.host, address=address, **answer)
-
-
-def _check_network(
-    pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]
-) -> list[Finding]:
-    token = secrets.token_hex(8)
-    listen = {"work": "listen", "ranges": list(ranges), "token": token}
-    listening = attempt_on_each(
-        list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]})
-    )
-    found: list[Finding] = []
-    ports = _succeeded(listening, "network", found)
-    deaf = {
-        host: f"{addresses[host]}: {one}"
-        for host, ones in ports.items()
-        for one in ones
-        if isinstance(one, str)
-    }
-    targets = [
-        (host, addresses[host], one)
-        for host, ones in ports.items()
-        for one in ones
-        if isinstance(one, int)
-    ]
-    dialled = _succeeded(
-        attempt_on_each(list(ports), lambda host: _dial(pythons[host], host, targets, token)),
-        "network",
-        found,
-    )
-    return found + network(
-        list(dialled), [each for failed in dialled.values() for each in failed], deaf
-    )
-
-
-def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
-    """A port for each range, or why there is none."""
-    return [each.get("port") or str(each["error"]) for each in python.ask("mesh", question)]
-
-
-def _dial(
-    python: HostPython, host: str, targets: Sequence[tuple[str, str, int]], token: str
-) -> list[Unreached]:
-    others = [target for target in targets if target[0] != host]
-    answer: list[Any] = python.ask(
-        "mesh", {"work": "dial", "targets": others, "timeout_s": _DIAL_S, "token": token}
-    )
-    return [
-        Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer
-    ]
-
-
-def _succeeded(
-    outcomes: Mapping[str, _T | PsclustError], check: str, found: list[Finding]
-) -> dict[str, _T]:
-    """The results; each failure becomes a finding."""
-    found += [
-        Finding.failed(host, check, str(outcome))
-        for host, outcome in outcomes.items()
-        if isinstance(outcome, PsclustError)
-    ]
-    return {
-        host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)
-    }

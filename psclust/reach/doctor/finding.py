@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
-from psclust.errors import StartError
+from psclust.errors import PsclustError, StartError
 
 Level = Literal["ok", "note", "problem"]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,20 @@ class Finding:
     def failed(cls, host: str, check: str, text: str) -> Finding:
         """A check that could not be made, because of `text`."""
         return cls(host, check, "problem", text.removeprefix(f"{host}: "))
+
+
+def succeeded(
+    outcomes: Mapping[str, _T | PsclustError], check: str, found: list[Finding]
+) -> dict[str, _T]:
+    """The results; each failure becomes a finding."""
+    found += [
+        Finding.failed(host, check, str(outcome))
+        for host, outcome in outcomes.items()
+        if isinstance(outcome, PsclustError)
+    ]
+    return {
+        host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)
+    }
 
 
 def refuse_problems(findings: Iterable[Finding], failures: Sequence[str] = ()) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from psclust.reach.doctor.finding import Finding, Verdict
+from psclust.rundir.links_file import Link
 
 _ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 Addresses = Mapping[str, str | None]  # host -> where the others are to reach it
@@ -48,6 +49,15 @@ class Unreached:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A link that could not be measured, although `source` reaches `target`."""
+
+    source: str
+    target: str
+    reason: str
+
+
 def thorough(hosts: Iterable[Surroundings], addresses: Addresses) -> list[Finding]:
     """All thorough checks of all hosts, but for the network."""
     return [
@@ -59,9 +69,14 @@ def thorough(hosts: Iterable[Surroundings], addresses: Addresses) -> list[Findin
 
 
 def network(
-    hosts: Sequence[str], unreached: Sequence[Unreached], deaf: Mapping[str, str]
+    hosts: Sequence[str],
+    unreached: Sequence[Unreached],
+    deaf: Mapping[str, str],
+    links: Sequence[Link] = (),
+    unmeasured: Sequence[Unmeasured] = (),
 ) -> list[Finding]:
-    """The network between hosts. `deaf`: hosts that could not listen, and why."""
+    """The network between hosts. `deaf`: hosts that could not listen, and why. links: those that
+    were measured."""
     found = [
         Finding(
             host,
@@ -72,6 +87,7 @@ def network(
         )
         for host, why in deaf.items()
     ]
+    speeds = f"; {_speeds(links)}" if links else ""
     for host in hosts:
         failed = [each for each in unreached if each.source == host]
         if failed:
@@ -81,15 +97,31 @@ def network(
             remedy = "Open the ports of `ports:` between the hosts."
             found.append(Finding(host, "network", "problem", f"cannot reach {shown}", remedy))
         elif host not in deaf:
-            found.append(
-                Finding(
-                    host,
-                    "network",
-                    "ok",
-                    "reaches all others" if len(hosts) > 1 else "servers can listen",
-                )
-            )
+            text = f"reaches all others{speeds}" if len(hosts) > 1 else "servers can listen"
+            found.append(Finding(host, "network", "ok", text))
+    found += [
+        Finding(
+            each.source,
+            "network",
+            "note",
+            f"reaches {each.target}, but the link could not be measured ({each.reason})",
+            "Perhaps large packets are lost on the way: compare the MTU of their interfaces.",
+        )
+        for each in unmeasured
+    ]
     return found
+
+
+def _speeds(links: Sequence[Link]) -> str:
+    """Of the one link, or from the slowest to the fastest."""
+    slowest, fastest = (choose(links, key=lambda link: link.gbit) for choose in (min, max))
+    times = sorted(link.round_trip_s for link in links)
+    speeds = _span(1000 * slowest.gbit, 1000 * fastest.gbit, "Mbit/s", 3)
+    trips = _span(1000 * times[0], 1000 * times[-1], "ms", 2)
+    between = f"between {' and '.join(slowest.hosts)}"
+    if len(links) == 1:
+        return f"{speeds} and {trips} {between}"
+    return f"{speeds}, {trips}; the slowest {between}"
 
 
 def _gpus(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
@@ -227,6 +259,12 @@ THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdi
     "exposure": _exposure,
     "congestion": _congestion,
 }
+
+
+def _span(low: float, high: float, unit: str, digits: int) -> str:
+    """`941 Mbit/s`, or `938 to 941 Mbit/s`."""
+    shown = [f"{float(f'{value:.{digits}g}'):g}" for value in (low, high)]
+    return f"{' to '.join(dict.fromkeys(shown))} {unit}"
 
 
 def _is_address(name: str) -> bool:

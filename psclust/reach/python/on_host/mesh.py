@@ -1,12 +1,22 @@
-"""Whether hosts reach each other on the ports of the cluster's servers: each host listens, and each
-dials all others."""
+"""Whether hosts reach each other on the ports of the cluster's servers, and how fast: each host
+listens, each dials all others, and some measure their link to another."""
 
 from __future__ import annotations
 
 import errno
 import socket
 import threading
+import time
+from contextlib import suppress
 from typing import Any, BinaryIO
+
+# Requests to a listener, a byte each: send it back; send _DATA_BYTES.
+_ECHO, _DATA = b"e", b"d"
+_DATA_BYTES = 8_000_000
+_ECHOES = 9
+_ECHO_SHARE = 0.2  # of the time for a link, at most; one echo is always awaited
+_CHUNK_BYTES = 1 << 18
+_QUIET_S = 5.0  # after which a listener no longer waits for a request
 
 # Open until this process ends.
 _listeners: list[socket.socket] = []
@@ -17,11 +27,15 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> Any:
     it found in each, or an error.
     work dial: each of `targets` (name, address, port) within `timeout_s`; returns the targets that
     failed, and why.
+    work measure: the link to the listener at `address` and `port`, for `timeout_s` at most; returns
+    its `gbit`, as data comes from there, and its `round_trip_s`.
     `token`: sent by the listeners, to tell them from other servers."""
     token = question["token"].encode()
     if question["work"] == "listen":
         return [_listen(question["address"], low, high, token) for low, high in question["ranges"]]
-    return _dial(question["targets"], question["timeout_s"], token)
+    if question["work"] == "dial":
+        return _dial(question["targets"], question["timeout_s"], token)
+    return _measure(question["address"], question["port"], question["timeout_s"], token)
 
 
 def _listen(address: str, low: int, high: int, token: bytes) -> dict[str, Any]:
@@ -33,19 +47,26 @@ def _listen(address: str, low: int, high: int, token: bytes) -> dict[str, Any]:
                 return {"error": error.strerror}
             continue
         _listeners.append(listener)
-        threading.Thread(target=_serve, args=(listener, token), daemon=True).start()
+        threading.Thread(target=_accept, args=(listener, token), daemon=True).start()
         return {"port": listener.getsockname()[1]}
     return {"error": f"port {low} is taken" if low == high else f"no port of {low}-{high} is free"}
 
 
-def _serve(listener: socket.socket, token: bytes) -> None:
+def _accept(listener: socket.socket, token: bytes) -> None:
     while True:
         connection, _ = listener.accept()
-        with connection:
-            try:
-                connection.sendall(token)
-            except OSError:
-                continue
+        threading.Thread(target=_serve, args=(connection, token), daemon=True).start()
+
+
+def _serve(connection: socket.socket, token: bytes) -> None:
+    with connection, suppress(OSError):
+        connection.settimeout(_QUIET_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(token)
+        while (request := connection.recv(1)) == _ECHO:
+            connection.sendall(request)
+        if request == _DATA:
+            connection.sendall(bytes(_DATA_BYTES))
 
 
 def _dial(
@@ -56,9 +77,7 @@ def _dial(
     def dial(name: str, address: str, port: int) -> None:
         try:
             with socket.create_connection((address, port), timeout_s) as connection:
-                received = b""
-                while len(received) < len(token) and (data := connection.recv(len(token))):
-                    received += data
+                received = _received(connection, len(token))
         except OSError as error:
             failed.append(
                 (
@@ -78,3 +97,67 @@ def _dial(
     for thread in threads:
         thread.join()
     return sorted(failed)
+
+
+def _received(connection: socket.socket, count: int) -> bytes:
+    """Fewer bytes than `count` if the other end closes the connection."""
+    received = b""
+    while len(received) < count and (data := connection.recv(count - len(received))):
+        received += data
+    return received
+
+
+def _measure(address: str, port: int, timeout_s: float, token: bytes) -> dict[str, float]:
+    began = time.monotonic()
+    with socket.create_connection((address, port), timeout_s) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if _received(connection, len(token)) != token:
+            raise OSError("another server answers there")
+        round_trip_s = _round_trip(connection, began + _ECHO_SHARE * timeout_s)
+        connection.sendall(_DATA)
+        return {
+            "gbit": speed(_arrivals(connection, began + timeout_s)),
+            "round_trip_s": round_trip_s,
+        }
+
+
+def _round_trip(connection: socket.socket, deadline: float) -> float:
+    """Seconds; the median of several."""
+    times: list[float] = []
+    while not times or (len(times) < _ECHOES and time.monotonic() < deadline):
+        began = time.monotonic()
+        connection.sendall(_ECHO)
+        if connection.recv(1) != _ECHO:
+            raise ConnectionResetError("the connection was closed")
+        times.append(time.monotonic() - began)
+    return sorted(times)[len(times) // 2]
+
+
+def _arrivals(connection: socket.socket, deadline: float) -> list[tuple[float, int]]:
+    """When how many bytes had come, from the start of the transfer to its end or `deadline`. Raises
+    TimeoutError if none come."""
+    found, total = [(time.monotonic(), 0)], 0
+    buffer = bytearray(_CHUNK_BYTES)
+    while total < _DATA_BYTES and (left := deadline - time.monotonic()) > 0:
+        connection.settimeout(left)
+        try:
+            count = connection.recv_into(buffer)
+        except TimeoutError:
+            break
+        if not count:
+            break
+        total += count
+        found.append((time.monotonic(), total))
+    if not total:
+        raise TimeoutError("no data arrives")
+    return found
+
+
+def speed(arrivals: list[tuple[float, int]]) -> float:
+    """In Gbit/s. Leaves the first quarter out: TCP starts slowly, and what limits a link may let
+    some bytes pass at once."""
+    end, total = arrivals[-1]
+    began, before = next(
+        ((when, count) for when, count in arrivals[:-1] if 4 * count >= total), arrivals[0]
+    )
+    return 8e-9 * (total - before) / (end - began)
