@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from psclust.placement.cuts import are_small, cuts
+from psclust.placement.link_speed import LinkSpeed
 from psclust.placement.partition import partition
 from psclust.placement.place import place
 from psclust.placement.placement_settings import AUTO, PlacementSettings
@@ -18,8 +19,6 @@ from psclust.placement.wire_bytes import wire_bytes
 IMBALANCE_LIMIT = 1.2
 # Smaller models fit into a few packets, wherever they are.
 _WORTH_PLACING = 4_000
-# What TCP moves in a second over a link of 1 Gbit/s, as measured.
-_GBIT_BYTES = 119.6e6
 IN_STEP = "between-graph sync"
 WAYS = ("in-graph sync", "in-graph async", IN_STEP, "between-graph async")
 _INDEX_BYTES = 8
@@ -59,10 +58,10 @@ class Wire:
     one_direction: int
     both_directions: int
 
-    def seconds(self, gbit: float, *, at_once: bool) -> float:
-        """How long the busiest link of `gbit` Gbit/s is in use. at_once: variables come back while
-        gradients leave."""
-        return (self.one_direction if at_once else self.both_directions) / (gbit * _GBIT_BYTES)
+    def seconds(self, link: LinkSpeed, *, at_once: bool) -> float:
+        """How long the busiest link is in use. at_once: variables come back while gradients
+        leave."""
+        return (self.one_direction if at_once else self.both_directions) / link.bytes_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from psclust.placement.link_speed import LinkSpeed
 from psclust.placement.table import Row, Table, Wire, format_bytes
 
 Cells = Sequence[Sequence[str]]
@@ -41,33 +42,32 @@ def total_cells(table: Table) -> Cells:
     ]
 
 
-def wire_heads(gbit: float) -> Sequence[str]:
-    return ("A STEP OF", "PULLED", "PUSHED", "BUSIEST PS", f"AT {gbit:g} Gbit/s")
+def wire_heads(link: LinkSpeed) -> Sequence[str]:
+    return ("A STEP OF", "PULLED", "PUSHED", "BUSIEST PS", f"AT {link.text}")
 
 
-def wire_cells(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -> Cells:
-    """`way`: the plan's own, which is marked. gbit: speed of the links, in Gbit/s. one_way: as in
-    `one_way_note`."""
+def wire_cells(table: Table, way: str, link: LinkSpeed, one_way: Mapping[str, str]) -> Cells:
+    """`way`: the plan's own, which is marked. one_way: as in `one_way_note`."""
     return [
         (
             f"{wire.way} (as planned)" if wire.way == way else wire.way,
             *(_bytes(wire, count) for count in (wire.pulled, wire.pushed, wire.busiest)),
-            _at_least(wire, _seconds(wire, gbit, one_way)),
+            _at_least(wire, _seconds(wire, link, one_way)),
         )
         for wire in table.wire
     ]
 
 
-def _time(wire: Wire, gbit: float, one_way: Mapping[str, str]) -> float:
-    return wire.seconds(gbit, at_once=wire.way not in one_way)
+def _time(wire: Wire, link: LinkSpeed, one_way: Mapping[str, str]) -> float:
+    return wire.seconds(link, at_once=wire.way not in one_way)
 
 
-def _seconds(wire: Wire, gbit: float, one_way: Mapping[str, str]) -> str:
-    seconds = _time(wire, gbit, one_way)
+def _seconds(wire: Wire, link: LinkSpeed, one_way: Mapping[str, str]) -> str:
+    seconds = _time(wire, link, one_way)
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def gain_note(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -> str | None:
+def gain_note(table: Table, way: str, link: LinkSpeed, one_way: Mapping[str, str]) -> str | None:
     """How much sooner a step's last byte arrives after the change that the table's warning
     advises."""
     now, then = (
@@ -76,10 +76,10 @@ def gain_note(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -
     if now is None or then is None:
         return None
     text = (
-        f"With it, a step would take the busiest link {_seconds(then, gbit, one_way)} in place of "
-        f"{_seconds(now, gbit, one_way)}."
+        f"With it, a step would take the busiest link {_seconds(then, link, one_way)} in place of "
+        f"{_seconds(now, link, one_way)}."
     )
-    saved = _time(now, gbit, one_way) - _time(then, gbit, one_way)
+    saved = _time(now, link, one_way) - _time(then, link, one_way)
     return (
         text
         if saved > _MESSAGES_S

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from beds.command import CommandBed
+from psclust.rundir.links_file import Link, keep_links
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -63,6 +65,20 @@ def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+def test_seconds_are_those_of_the_links_that_doctor_measured(bed: CommandBed) -> None:
+    keep_links(bed.state, [Link(("nowhere1", "nowhere2"), 0.0941, 0.001, time.time())])
+    bed.write("mine.py", PROGRAM)
+    flags = ["-H", "nowhere1,nowhere2", "--ps", "1", "--workers", "1"]
+    code, said = bed.run("plan", *flags, "mine:program")
+    assert code == 0, said
+    assert "BUSIEST PS  AT 0.094 Gbit/s" in said
+    assert ": 0.094 Gbit/s, the slowest between nowhere1 and nowhere2\n" in said
+    code, said = bed.run("plan", "--gbit", "2", *flags, "mine:program")
+    assert code == 0, said
+    assert "AT 2 Gbit/s" in said
+    assert "doctor" not in said
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from psclust.placement.cuts import cuts
+from psclust.placement.link_speed import LinkSpeed
 from psclust.placement.partition import partition
 from psclust.placement.placement_settings import AUTO, NONE, PlacementSettings
 from psclust.placement.policies import BALANCED, ROUND_ROBIN
@@ -145,8 +146,10 @@ def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_
     # The first ps sends 1.2 MB to each of two replicas; each replica gets 1.6 MB.
     assert [entry.one_direction for entry in table.wire] == [2_400_000] * 4
     assert [entry.both_directions for entry in table.wire] == [4_800_000] * 4
-    assert table.wire[0].seconds(1, at_once=True) == pytest.approx(2.4 / 119.6)
-    assert table.wire[0].seconds(10, at_once=False) == pytest.approx(0.48 / 119.6)
+    assert table.wire[0].seconds(LinkSpeed.nominal(1), at_once=True) == pytest.approx(2.4 / 119.6)
+    assert table.wire[0].seconds(LinkSpeed.nominal(10), at_once=False) == pytest.approx(
+        0.48 / 119.6
+    )
     # One replica alone waits for its own link.
     alone = tabulate(variables, 2, WHOLE, workers=1)
     assert {entry.one_direction for entry in alone.wire} == {1_600_000}
@@ -155,13 +158,13 @@ def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_
 def test_what_the_advice_saves_is_said() -> None:
     # All weights on one of two ps, for two workers; then half of them.
     table = tabulate(MODEL, 2, WHOLE, workers=2)
-    said = gain_note(table, "in-graph sync", 1.0, {})
+    said = gain_note(table, "in-graph sync", LinkSpeed.nominal(1), {})
     assert said is not None
     assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx(
         [13.6, 27.2], rel=0.02
     )
     assert "messages" not in said
-    fast = gain_note(table, "in-graph sync", 100.0, {})
+    fast = gain_note(table, "in-graph sync", LinkSpeed.nominal(100), {})
     assert fast is not None
     assert (
         "0.136 ms in place of 0.272 ms. The messages to more ps may take longer than that saves."
@@ -169,7 +172,10 @@ def test_what_the_advice_saves_is_said() -> None:
     )
     assert (
         gain_note(
-            tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, {}
+            tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2),
+            "in-graph sync",
+            LinkSpeed.nominal(1),
+            {},
         )
         is None
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
@@ -18,15 +20,19 @@ from psclust.cli.way_options import is_submitted, way_options
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import refuse_another_origin
+from psclust.launch.planned_link import planned_link
 from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.program_variables import PlannedPlacement, planned_placement
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
+from psclust.placement.link_speed import LinkSpeed
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.reach.ways import host_maker
+from psclust.rundir.folder import state_root
+from psclust.rundir.links_file import read_links
 from psclust.spec.plurals import counted
 from psclust.supervise.replan import read_plan_inputs
 
@@ -44,13 +50,12 @@ _HOW = {
 @click.option(
     "--gbit",
     type=click.FloatRange(0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Speed of the hosts' links, in Gbit/s.",
+    help="Speed of the hosts' links, in Gbit/s (default: the slowest that `psclust doctor` has "
+    "measured between them in the last 30 days, else 1).",
 )
 @way_options("plan")
 @json_option
-def command(as_json: bool, gbit: float, **flags: object) -> int:
+def command(as_json: bool, gbit: float | None, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same
     options would start it; of a psclust program, which ps would hold each variable and what a step
     moves over the network; the command it runs on other hosts; and what would change if the run is
@@ -61,9 +66,9 @@ def command(as_json: bool, gbit: float, **flags: object) -> int:
     return show(flags, as_json=as_json, gbit=gbit)
 
 
-def show(flags: Mapping[str, object], *, as_json: bool = False, gbit: float = 1.0) -> int:
-    """Print the plan of the request that `flags` make, with times on the wire of links of `gbit`
-    Gbit/s; the exit code."""
+def show(flags: Mapping[str, object], *, as_json: bool = False, gbit: float | None = None) -> int:
+    """Print the plan of the request that `flags` make; the exit code. gbit: speed of the links, in
+    Gbit/s, if the user says it."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     running = _running_plan(request)
@@ -91,7 +96,9 @@ def show(flags: Mapping[str, object], *, as_json: bool = False, gbit: float = 1.
         )
     else:
         if placement is not None:
-            _show_placement(placement, gbit)
+            hosts = {task.host for task in plan.tasks}
+            known = read_links(state_root(os.environ))
+            _show_placement(placement, *planned_link(gbit, hosts, known, time.time()))
         if made is not None:
             output.say(f"first, psclust makes:\n\n{made}")
         _show_remote(remote, request.file.reach_by, "first" if made is None else "then")
@@ -120,7 +127,7 @@ def _placement(request: UpRequest, plan: Plan) -> tuple[PlannedPlacement | None,
         return None, error
 
 
-def _show_placement(placement: PlannedPlacement, gbit: float) -> None:
+def _show_placement(placement: PlannedPlacement, link: LinkSpeed, link_note: str | None) -> None:
     table, way, one_way = placement.table, placement.way, placement.one_way
     output.say(f"placement {placement.policy} on {placement.ps} ps:\n")
     output.table(table_text.VARIABLES, table_text.variable_cells(table))
@@ -129,13 +136,14 @@ def _show_placement(placement: PlannedPlacement, gbit: float) -> None:
     output.say(
         f"\non the wire, {counted(placement.replicas, 'replica')}, {placement.wire_dtype}:\n"
     )
-    output.table(table_text.wire_heads(gbit), table_text.wire_cells(table, way, gbit, one_way))
-    gain = table_text.gain_note(table, way, gbit, one_way)
+    output.table(table_text.wire_heads(link), table_text.wire_cells(table, way, link, one_way))
+    gain = table_text.gain_note(table, way, link, one_way)
     warning = None
     if table.warning and not placement.whole:
         warning = " ".join(filter(None, (f"warning: {table.warning}.", gain)))
     notes = (
         table_text.whole_note(placement.whole),
+        link_note,
         table_text.wire_note(table),
         table_text.one_way_note(one_way, way),
         warning,
