@@ -70,7 +70,9 @@ def _measure_links(
     measure = partial(_measure, pythons, doors, token)
     for together in measuring_rounds(list(doors)):
         pairs = [pair for pair in together if pair not in closed]
-        for (host, other), outcome in fan_out(pairs, measure, parallel=PARALLEL):
+        outcomes = dict(fan_out(pairs, measure, parallel=PARALLEL))
+        for host, other in pairs:
+            outcome = outcomes[host, other]
             if isinstance(outcome, Link):
                 links.append(outcome)
             else:
