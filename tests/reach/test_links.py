@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from psclust.reach.doctor.network_examination import measuring_rounds
+from psclust.errors import HostError
+from psclust.reach.doctor.network_examination import examine_network, measuring_rounds
 from psclust.reach.python.on_host import mesh
 
 TOKEN = "0123456789abcdef"
@@ -55,20 +56,23 @@ def test_of_many_hosts_each_is_measured_twice_in_two_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrivals", "gbit"),
+    ("arrivals", "round_trip_s", "gbit"),
     [
-        # All at once, at an even speed, and after a slow start.
-        ([(1.0, 0), (1.5, 500_000_000)], 8.0),
-        ([(0.0, 0), (0.25, 250), (0.5, 500), (1.0, 1000)], 8e-6),
-        ([(0.0, 0), (0.9, 100), (1.0, 250), (1.25, 500), (1.75, 1000)], 8e-6),
-        # What may pass at once, and then 750 bytes a second.
-        ([(0.0, 0), (0.0, 250), (1.0, 1000)], 6e-6),
+        # All at once; at an even speed; after a slow start.
+        ([(1.0, 0), (1.5, 500_000_000)], 0.0, 8.0),
+        ([(0.0, 0), (0.25, 250), (0.5, 500), (1.0, 1000)], 0.0, 8e-6),
+        ([(0.0, 0), (0.9, 50), (1.0, 125), (1.375, 500), (1.875, 1000)], 0.15, 8e-6),
+        # 250 bytes pass at once, then 750 in a second.
+        ([(0.0, 0), (0.0, 250), (1.0, 1000)], 0.0, 6e-6),
+        # At an even speed, but nobody looked for a time, and then at once.
+        ([(0.0, 0), (0.25, 250), (0.75, 300), (0.75, 500), (0.75, 750), (1.0, 1000)], 0.0, 8e-6),
+        ([(0.0, 0), (1.0, 250), (1.0, 500), (1.0, 1000)], 0.001, 8e-6 / 0.992),
     ],
 )
-def test_the_start_of_a_transfer_does_not_count(
-    arrivals: list[tuple[float, int]], gbit: float
+def test_a_slow_start_and_pauses_do_not_count(
+    arrivals: list[tuple[float, int]], round_trip_s: float, gbit: float
 ) -> None:
-    assert mesh.speed(arrivals) == pytest.approx(gbit)
+    assert mesh.speed(arrivals, round_trip_s) == pytest.approx(gbit)
 
 
 def test_a_link_is_measured() -> None:
@@ -96,6 +100,46 @@ def silent() -> Iterator[tuple[socket.socket, int]]:
 def test_a_link_on_which_nothing_comes_is_not_measured(silent: tuple[socket.socket, int]) -> None:
     with pytest.raises(TimeoutError):
         ask(work="measure", address="127.0.0.1", port=silent[1], timeout_s=0.1)
+
+
+class Here:
+    """Stands where the Python of a host does; all hosts are this process."""
+
+    def ask(self, module: str, question: dict[str, Any]) -> Any:
+        assert module == "mesh"
+        try:
+            return mesh.answer(question, io.BytesIO())
+        except OSError as error:
+            raise HostError(f"b: {error}.") from None
+
+
+class WithoutMeasures(Here):
+    def ask(self, module: str, question: dict[str, Any]) -> Any:
+        if question["work"] == "measure":
+            raise HostError("b: no data arrives.")
+        return super().ask(module, question)
+
+
+def test_hosts_measure_their_links_in_order_and_one_that_cannot_is_named() -> None:
+    pythons: Any = {"a": Here(), "b": WithoutMeasures(), "c": Here()}
+    addresses = dict.fromkeys(pythons, "127.0.0.1")
+    found, links = examine_network(pythons, addresses, [(0, 0), (0, 0)])
+    assert [link.hosts for link in links] == [("a", "b"), ("a", "c")]
+    assert [(one.host, one.level) for one in found] == [
+        ("a", "ok"),
+        ("b", "ok"),
+        ("c", "ok"),
+        ("b", "note"),
+    ]
+    assert found[-1].text == "reaches c, but the link could not be measured (no data arrives)"
+
+
+def test_a_host_that_is_not_reached_is_not_measured() -> None:
+    pythons: Any = {"a": Here(), "b": Here()}
+    # Nothing listens on the second address: b's listener says why, and nobody dials it.
+    found, links = examine_network(pythons, {"a": "127.0.0.1", "b": "192.0.2.1"}, [(0, 0)])
+    assert links == []
+    assert [(one.host, one.level) for one in found] == [("b", "problem"), ("a", "ok")]
 
 
 def test_another_server_is_not_measured() -> None:

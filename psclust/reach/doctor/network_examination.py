@@ -55,7 +55,10 @@ def examine_network(
         found,
     )
     unreached = [each for failed in dialled.values() for each in failed]
-    doors = {host: (address, port) for host, address, port in reversed(targets) if host in dialled}
+    doors: dict[str, Door] = {}
+    for host, address, port in targets:
+        if host in dialled:
+            doors.setdefault(host, (address, port))
     closed = {(each.source, each.target) for each in unreached}
     links, unmeasured = _measure_links(pythons, doors, closed, token)
     return found + network(list(dialled), unreached, deaf, links, unmeasured), links
