@@ -20,7 +20,7 @@ from psclust.agent import guard
 from psclust.agent.access import Identity
 from psclust.agent.addresses import own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.plan.task_environment import HostEnvironment, library_environment
+from psclust.plan.task_environment import THREADS, HostEnvironment, library_environment
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
@@ -83,7 +83,7 @@ class AgentReply:
 
     address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
     None if it was not built. environ: the variables that tasks inherit and that planning depends
-    on.
+    on. cores: how many it may use.
     """
 
     pid: int
@@ -94,6 +94,7 @@ class AgentReply:
     folder: str
     shim: str | None
     environ: Mapping[str, str]
+    cores: int
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -192,6 +193,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
         "TF_CONFIG",
         "LD_PRELOAD",
         "CUDA_VISIBLE_DEVICES",
+        THREADS,
         *library_environment(HostEnvironment({}, "", "", None)),
     )
     own = {name: environ[name] for name in names if name in environ}
@@ -204,6 +206,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
         str(folder.path),
         here.shim,
         own,
+        len(os.sched_getaffinity(0)),
     )
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")

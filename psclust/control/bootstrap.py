@@ -113,7 +113,11 @@ def remote_hosts(
     return {
         host: RemoteHost(
             HostEnvironment(
-                environ=reply.environ, cwd=folders[host].cwd, python=reply.python, shim=reply.shim
+                environ=reply.environ,
+                cwd=folders[host].cwd,
+                python=reply.python,
+                shim=reply.shim,
+                cores=reply.cores,
             ),
             reply.folder,
             addresses[host],

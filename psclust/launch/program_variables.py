@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from psclust.errors import UsageError
 from psclust.launch.up_request import UpRequest
 from psclust.placement.cuts import cuts
-from psclust.placement.description import Description
+from psclust.placement.description import DESCRIBED_PS, Description
 from psclust.placement.partition import partition
-from psclust.placement.placement_settings import NONE
+from psclust.placement.placement_settings import NONE, PlacementSettings
 from psclust.placement.streamed import unstreamed
 from psclust.placement.table import IN_STEP, WAYS, Table, tabulate
 from psclust.plan.cluster_layout import ClusterLayout
@@ -48,10 +48,10 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     task = _program_task(request.layout, plan)
     if task is None:
         return None
-    found = _ask(task, request)
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
+    found = _ask(task, request, counts[PS], policy)
     if found.whole:
         policy = replace(policy, max_shard_bytes=NONE)
     pieces = partition(found.variables, cuts(found.variables, counts[PS], policy))
@@ -85,7 +85,7 @@ def _program_task(layout: ClusterLayout, plan: Plan) -> TaskPlan | None:
     return None
 
 
-def _ask(task: TaskPlan, request: UpRequest) -> Description:
+def _ask(task: TaskPlan, request: UpRequest, ps: int, placement: PlacementSettings) -> Description:
     python, dash_m, module, *words = task.argv
     environ = inherited(request.launcher.environ)
     # A description needs neither the shim nor GPUs.
@@ -94,11 +94,12 @@ def _ask(task: TaskPlan, request: UpRequest) -> Description:
         for name, value in task.env.items()
         if not is_foreign(name) and name != "LD_PRELOAD"
     }
+    asked = {DESCRIBED_PS: str(ps), "PSCLUST_PLACEMENT": placement.render()}
     try:
         done = subprocess.run(
             [python, dash_m, module, "--describe", *words],
             cwd=task.cwd,
-            env={**environ, **added, "CUDA_VISIBLE_DEVICES": ""},
+            env={**environ, **added, **asked, "CUDA_VISIBLE_DEVICES": ""},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -88,7 +88,11 @@ def read_request(
         array_task=array_task or batch_system().array_task(os.environ),
     )
     launcher = HostEnvironment(
-        environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+        environ=dict(os.environ),
+        cwd=os.getcwd(),
+        python=sys.executable,
+        shim=server_shim(),
+        cores=len(os.sched_getaffinity(0)),
     )
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from psclust.placement.variable import Variable
 
+# The variable that says for how many ps a program is described.
+DESCRIBED_PS = "PSCLUST_DESCRIBED_PS"
 _MARK = "psclust-variables: "
 # The fields that JSON holds as they are.
 _PLAIN = ("wire_dtype", "one_way", "in_step", "whole")

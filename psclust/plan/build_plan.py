@@ -297,6 +297,9 @@ def _environment(
         if request.remote_hosts or not file.hosts
         else "",
     )
+    hosts = request.layout.hosts
+    beside = sum(other.job == task.job and hosts[other] == hosts[task] for other in hosts)
+    env |= task_environment.share_of_host(request.host, beside)
     if request.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)
     ports = job.ports or file.ports

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from psclust.plan.task_environment import THREADS
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
@@ -50,9 +51,10 @@ def compare(old: Plan, new: Plan) -> Changes:
 
 
 def _difference(old: TaskPlan, new: TaskPlan) -> str:
+    """A task keeps its number of threads when others come or go."""
     names = [field.name for field in fields(TaskPlan) if field.name not in _OF_SUPERVISOR | {"env"}]
     parts = [name for name in names if getattr(old, name) != getattr(new, name)]
     variables = sorted(
-        name for name in {*old.env, *new.env} if old.env.get(name) != new.env.get(name)
+        name for name in {*old.env, *new.env} - {THREADS} if old.env.get(name) != new.env.get(name)
     )
     return ", ".join(parts + [f"env.{name}" for name in variables])

@@ -62,13 +62,27 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
-    """What tasks inherit on a host: variables, working folder, interpreter, and the shim (None: it
-    could not be built)."""
+    """What tasks inherit on a host: variables, working folder, interpreter, the shim (None: it
+    could not be built), and how many cores they may use (None: unknown)."""
 
     environ: Mapping[str, str]
     cwd: str
     python: str
     shim: str | None
+    cores: int | None = None
+
+
+# How many threads compute an op.
+THREADS = "TF_NUM_INTRAOP_THREADS"
+
+
+def share_of_host(here: HostEnvironment, tasks: int) -> dict[str, str]:
+    """The variable with which each of so many `tasks` of a job, which compute at the same time, has
+    its part of the cores; none if a task may have them all, as TensorFlow gives it, or if the
+    calling environment sets it."""
+    if tasks < 2 or here.cores is None or THREADS in here.environ:
+        return {}
+    return {THREADS: str(max(1, here.cores // tasks))}
 
 
 def passed(

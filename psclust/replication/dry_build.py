@@ -29,9 +29,9 @@ def why_whole(
     model: Model, variables: Sequence[Variable], ps: int, settings: PlacementSettings
 ) -> str | None:
     """Why `auto` partitions none of the `variables` of `dry_build`, though it would; None if
-    nothing keeps it from that."""
+    nothing keeps it from that, or there are no `ps`."""
     decided = Decided()
-    while decided.whole is None and cuts(variables, ps, settings):
+    while ps and decided.whole is None and cuts(variables, ps, settings):
         try:
             _build(model, Places(ps, settings, decided))
         except BuildAgain as found:

@@ -21,7 +21,8 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError, UsageError
 from psclust.estimator import install
-from psclust.placement.description import Description
+from psclust.placement.description import DESCRIBED_PS, Description
+from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.dry_build import dry_build, why_whole
 from psclust.replication.graph_plan import one_way, one_way_in_step
 from psclust.rundir.folder import RunFolder
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             parse_changes(options.changes, program.params or {})
         ).with_config(options.config)
         if describing:
-            sys.stdout.write(f"{_describe(program, context)}\n")
+            sys.stdout.write(f"{_describe(program, environment)}\n")
             return 0
         with ExitStack() as scratch:
             job = Job(
@@ -84,16 +85,18 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _describe(program: Program, context: TaskContext) -> str:
+def _describe(program: Program, environment: Mapping[str, str]) -> str:
     """The variables of a program for `psclust plan`, from a dry build: one line for
-    `Description.find`."""
+    `Description.find`. environment: the number of ps and the placement for which it asks."""
     config, variables = program.config, dry_build(program)
+    placement = PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", ""))
+    ps = int(environment.get(DESCRIBED_PS, "0"))
     return Description(
         tuple(variables),
         config.wire_dtype,
         one_way(config),
         one_way_in_step(config),
-        why_whole(program, variables, context.layout.ps, context.placement),
+        why_whole(program, variables, ps, placement),
     ).render()
 
 

@@ -13,7 +13,7 @@ from psclust.plan.build_plan import RemoteHost, Run, build_plan
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import compare
 from psclust.plan.script_facts import ScriptFacts, read_facts
-from psclust.plan.task_environment import GRPC_OPTIONS, HostEnvironment
+from psclust.plan.task_environment import GRPC_OPTIONS, THREADS, HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
@@ -387,3 +387,31 @@ def test_a_program_that_hides_a_module_of_tensorflow_is_executed_and_said_so() -
     )
     assert {task.preload for task in made.tasks} == {None}
     assert any(note.startswith("six.py in the program's folder hides") for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("cores", "counts", "environ", "threads"),
+    [
+        (8, {"ps": 2, "worker": 3}, {}, ["4", "4", "2", "2", "2"]),
+        (2, {"ps": 1, "worker": 3}, {}, [None, "1", "1", "1"]),
+        (8, {"ps": 1, "worker": 1}, {}, [None, None]),
+        (8, {"ps": 1, "worker": 2}, {THREADS: "5"}, [None, None, None]),
+        (None, {"ps": 1, "worker": 2}, {}, [None, None, None]),
+    ],
+)
+def test_tasks_of_a_job_share_the_cores_of_their_host(
+    cores: int | None, counts: dict[str, int], environ: dict[str, str], threads: list[str | None]
+) -> None:
+    made = plan(launcher=replace(LAUNCHER, cores=cores, environ=environ), jobs=counts)
+    assert [task.env.get(THREADS) for task in made.tasks] == threads
+    said = plan(
+        launcher=replace(LAUNCHER, cores=cores, environ=environ), jobs=counts, env={THREADS: "7"}
+    )
+    assert {task.env[THREADS] for task in said.tasks} == {"7"}
+
+
+def test_a_task_keeps_its_threads_when_another_comes() -> None:
+    made = plan(launcher=replace(LAUNCHER, cores=8))
+    other = plan(launcher=replace(LAUNCHER, cores=2))
+    assert made[Task("worker", 0)].env[THREADS] != other[Task("worker", 0)].env[THREADS]
+    assert not compare(made, other)
