@@ -504,7 +504,7 @@ def test_the_chief_reports_what_each_ps_holds_and_warns_if_that_is_uneven(
         reporter,
         tmp_path / "model",
         tower,
-        DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings("round_robin")),
+        DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes="none")),
     )
     assert caplog.messages[0].startswith(
         "ps:0 holds 99 % of the variables' bytes (2.0 times the mean), "
