@@ -84,7 +84,8 @@ def test_they_are_used_where_all_tasks_have_them(
     jobs = f"jobs:\n  ps: {{count: 2, {ps}}}\n  worker: {{count: 2, {worker}}}"
     bed.write(
         "cluster.yaml",
-        f"{jobs}\nreplication: {replication}\nupdate: {update}\nprogram: mine:program\n",
+        f"{jobs}\nreplication: {replication}\nupdate: {update}\nprogram: mine:program\n"
+        "placement: {max_shard_bytes: none}\n",
     )
     code, said = bed.run("up", "-f", "cluster.yaml")
     assert code == 0, said

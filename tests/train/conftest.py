@@ -16,13 +16,15 @@ from fork_clients import SERVER, fork_client, fork_server
 from fork_training import Training
 from trained import Trained, read_checkpoint
 
-from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.placement_settings import NONE, PlacementSettings
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.train.program_options import Options
 from psclust.train.task_context import TaskContext
 
-PLAIN = PlacementSettings()
+# Most tests look at single variables, and know where they are. What psclust partitions by itself
+# is in test_auto_partitioned.py.
+PLAIN = PlacementSettings("balanced", max_shard_bytes=NONE)
 
 
 @pytest.fixture
@@ -183,6 +185,7 @@ class Processes:
             "PSCLUST_REPLICATION": self.replication,
             "PSCLUST_UPDATE": "sync" if self.sync else "async",
             "PSCLUST_PROGRESS": str(self._file(task, "json")),
+            "PSCLUST_PLACEMENT": PLAIN.render(),
             **self.environment,
         }
         self.clients[task] = fork_client(self.arguments, environment, self._file(task, "log"))

@@ -136,7 +136,9 @@ def test_the_weights_are_those_of_one_process(
 
     workers = 2 if sync else 1
     alone = train_here(parts.program)
-    trained = train_here(parts.program, replication, sync=sync, workers=workers)
+    trained = train_here(
+        parts.program, replication, sync=sync, workers=workers, placement=PlacementSettings()
+    )
     assert trained.step == alone.step == 2
     for name in NAMES:
         np.testing.assert_allclose(
