@@ -19,7 +19,7 @@ from psclust.placement.variable import Variable
 # Within 5 % of the best size for dense variables at 1 and at 10 Gbit/s (docs/performance.md).
 _SHARD_BYTES = 1_000_000
 # A ps that holds less is done with a step so soon that more messages only make it later.
-_SMALL_BYTES = 250_000
+_SMALL_BYTES = 150_000
 # Variables that are smaller than so many bytes for each ps stay whole: the first of these numbers
 # with which no ps holds more than `_EVEN` times the mean.
 _LEAST_BYTES = (math.inf, 64_000, 32_000, 16_000, 8_000, 4_000)

@@ -80,7 +80,7 @@ def test_small_variables_take_turns_as_if_the_large_ones_were_not_there() -> Non
 @pytest.mark.parametrize(
     "variables",
     [
-        [Variable("w", (400, 300)), Variable("b", (300,))],
+        [Variable("w", (200, 300)), Variable("b", (300,))],
         [Variable("w", (4_000, 300), trained=False), Variable("b", (300,))],
         [Variable("w", (4_000, 300), divisible=False), Variable("b", (300,))],
     ],
