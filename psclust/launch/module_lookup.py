@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+
+from psclust.spec.program_command import no_such_attribute
 
 # A module with one of these may define names that no statement shows.
 _HIDES = (
@@ -85,16 +86,7 @@ def _attribute_problem(program: str, module: str, attribute: str, source: str) -
         return None
     if attribute in names:
         return None
-    programs = list(_programs(tree))
-    near = get_close_matches(attribute, names, 1)
-    hint = (
-        f"it has {', '.join(programs)}"
-        if programs
-        else f"did you mean {near[0]!r}?"
-        if near
-        else "it has no psclust.Program"
-    )
-    return f"{program}: module {module!r} has no {attribute!r}; {hint}"
+    return no_such_attribute(program, module, attribute, list(_programs(tree)), names)
 
 
 def _programs(tree: ast.Module) -> Iterator[str]:

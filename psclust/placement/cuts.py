@@ -9,10 +9,10 @@ variable by variable, and built again where all variables together say otherwise
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from psclust.placement.partition import Cut, cut, into, partition
-from psclust.placement.place import place
+from psclust.placement.place import bytes_of_ps, imbalance, place
 from psclust.placement.placement_settings import AUTO, NONE, PlacementSettings
 from psclust.placement.variable import Variable
 
@@ -42,7 +42,8 @@ def cuts(variables: Sequence[Variable], ps: int, settings: PlacementSettings) ->
     found: list[tuple[float, dict[str, Cut]]] = []
     for least in _LEAST_BYTES:
         made = _by_name((each, _automatic(each, ps, least, each.sparse)) for each in trained)
-        uneven = _imbalance(variables, made, ps, settings)
+        pieces = partition(variables, made)
+        uneven = imbalance(bytes_of_ps(pieces, place(pieces, ps, settings), ps))
         found.append((uneven, made))
         if uneven <= _EVEN:
             break
@@ -73,14 +74,3 @@ def _automatic(variable: Variable, ps: int, least: float, table: bool | None) ->
 
 def _by_name(found: Iterable[tuple[Variable, Cut | None]]) -> dict[str, Cut]:
     return {variable.name: how for variable, how in found if how is not None}
-
-
-def _imbalance(
-    variables: Sequence[Variable], made: Mapping[str, Cut], ps: int, settings: PlacementSettings
-) -> float:
-    """The bytes of the fullest ps over the mean."""
-    pieces = partition(variables, made)
-    placed, totals = place(pieces, ps, settings), [0] * ps
-    for piece in pieces:
-        totals[placed[piece.name]] += piece.bytes
-    return max(totals) * ps / max(1, sum(totals))

@@ -10,7 +10,7 @@ from typing import Any
 from psclust.placement.cuts import are_small, cuts
 from psclust.placement.link_speed import LinkSpeed
 from psclust.placement.partition import partition
-from psclust.placement.place import place
+from psclust.placement.place import bytes_of_ps, imbalance, place
 from psclust.placement.placement_settings import AUTO, PlacementSettings
 from psclust.placement.policies import BALANCED
 from psclust.placement.variable import Variable
@@ -142,12 +142,6 @@ def held(variables: Sequence[Variable], ps: int, settings: PlacementSettings) ->
     )
 
 
-def imbalance(totals: Sequence[int]) -> float:
-    """The largest total over the mean: 1 is even, the number of ps means that one holds all."""
-    total = sum(totals)
-    return max(totals) * len(totals) / total if total else 1.0
-
-
 def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> str | None:
     """One sentence if the fullest ps holds more than 1.2 times the mean of a model that is not
     tiny: which ps, how much, and a change that was verified to help."""
@@ -240,10 +234,8 @@ def _place(
 ) -> tuple[list[Variable], dict[str, int], tuple[int, ...]]:
     """(variables and shards, name -> ps index of each, bytes on each ps)."""
     pieces = partition(variables, cuts(variables, ps, settings))
-    placed, totals = place(pieces, ps, settings), [0] * ps
-    for piece in pieces:
-        totals[placed[piece.name]] += piece.bytes
-    return pieces, placed, tuple(totals)
+    placed = place(pieces, ps, settings)
+    return pieces, placed, tuple(bytes_of_ps(pieces, placed, ps))
 
 
 def _wires(

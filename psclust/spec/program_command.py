@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 from psclust.spec.python_command import is_interpreter
@@ -102,3 +103,19 @@ def split_program(text: str) -> list[str]:
         start == 0 and text.endswith(".py") and not any(word.startswith("-") for word in words)
     )
     return [text] if is_path else words
+
+
+def no_such_attribute(
+    program: str, module: str, attribute: str, programs: Sequence[str], names: Iterable[str]
+) -> str:
+    """The sentence about `module:attribute` where the module has only `names`, of which `programs`
+    are psclust programs."""
+    near = get_close_matches(attribute, names, 1)
+    hint = (
+        f"it has {', '.join(programs)}"
+        if programs
+        else f"did you mean {near[0]!r}?"
+        if near
+        else "it has no psclust.Program"
+    )
+    return f"{program}: module {module!r} has no {attribute!r}; {hint}"

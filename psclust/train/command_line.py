@@ -7,7 +7,6 @@ is one sentence on stderr and an exit code; an exception in the user's own code 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import sys
@@ -26,6 +25,7 @@ from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.dry_build import dry_build, why_whole
 from psclust.replication.graph_plan import one_way, one_way_in_step
 from psclust.rundir.folder import RunFolder
+from psclust.spec.program_command import no_such_attribute
 from psclust.train.job import Job
 from psclust.train.modes import run
 from psclust.train.program import Program
@@ -169,15 +169,7 @@ def load_program(spec: str) -> Program:
         ) from error
     if not hasattr(module, attribute):
         programs = [name for name, value in vars(module).items() if isinstance(value, Program)]
-        near = difflib.get_close_matches(attribute, vars(module), 1)
-        hint = (
-            f"it has {', '.join(programs)}"
-            if programs
-            else f"did you mean {near[0]!r}?"
-            if near
-            else "it has no psclust.Program"
-        )
-        raise UsageError(f"{spec}: module {module_name!r} has no {attribute!r}; {hint}")
+        raise UsageError(no_such_attribute(spec, module_name, attribute, programs, vars(module)))
     program = getattr(module, attribute)
     if not isinstance(program, Program):
         raise UsageError(

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from beds.free_ports import free_ports
-from beds.namespaces import Network
+from beds.namespaces import Network, separate
 from beds.processes import running
 from beds.sshd import find_program, make_keys, sshd_config, write_client_config
 from psclust.testing.wait import wait_until
@@ -257,18 +257,9 @@ def _start(
             str(Path(path).resolve())
             for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
         }
-        separate = [
-            find_program("unshare"),
-            "--pid",
-            "--mount",
-            "--uts",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ]
         command = [
             *network.command(name),
-            *separate,
+            *separate(),
             "sh",
             "-c",
             _BOOT,

@@ -90,6 +90,19 @@ class Network(AbstractContextManager["Network"]):
             _ip("link", "delete", self.bridge)
 
 
+def separate() -> list[str]:
+    """The beginning of a command that has processes, mounts and a host name of its own."""
+    return [
+        find_program("unshare"),
+        "--pid",
+        "--mount",
+        "--uts",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
+
+
 def _free_number() -> int:
     """Create a bridge with a new name, and give it its address; returns the number in its name."""
     for number in range(256):

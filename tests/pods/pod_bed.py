@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 from names_server import NamesServer
 
-from beds.namespaces import Network
+from beds.namespaces import Network, separate
 from beds.processes import running
 from beds.sshd import find_program
 
@@ -157,15 +157,6 @@ class PodBed:
         """Start the container of a pod, which keeps its address."""
         log = self.folder / f"{pod.name}-{pod.host}-{len(pod.logs)}.log"
         pod.logs.append(log)
-        separate = [
-            find_program("unshare"),
-            "--pid",
-            "--mount",
-            "--uts",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ]
         boot = [
             "sh",
             "-c",
@@ -177,7 +168,7 @@ class PodBed:
         ]
         with log.open("wb") as file:
             pod.process = subprocess.Popen(
-                [*self.network.command(pod.host), *separate, *boot, *pod.container["command"]],
+                [*self.network.command(pod.host), *separate(), *boot, *pod.container["command"]],
                 env=self._environment(pod),
                 cwd=self.folder / "image",
                 stdin=subprocess.DEVNULL,

@@ -160,6 +160,7 @@ def _build_part(
         try:
             spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
         except (AttributeError, NotImplementedError, TypeError, ValueError) as error:
+            # What TensorFlow raises where a function takes no partitioned variable.
             strategy.refused(error)
             raise
         loss = checked_loss(spec)
