@@ -41,7 +41,9 @@ def build_placed(
             connect_by(lambda device: job.context.address(task_of(device)))
             return graph, made, layout
     except BuildAgain as found:
-        return build_placed(job, replace(layout, decided=found.decided), build)
+        decided = found.decided
+    # Here, so that an error of the next build is not shown as one that this led to.
+    return build_placed(job, replace(layout, decided=decided), build)
 
 
 # Why a graph has to be built again.

@@ -120,6 +120,15 @@ def test_an_error_of_the_models_own_is_its_own() -> None:
         built(parts.program.with_params({"asks": "nothing_has_this", "train_op": False}))
 
 
+def test_its_traceback_shows_it_once(train_here: Callable[..., Any]) -> None:
+    import parts
+
+    program = parts.program.with_params({"asks": "nothing_has_this", "train_op": False})
+    with pytest.raises(AttributeError) as caught:
+        train_here(program, "in-graph", sync=True, placement=PlacementSettings(), here=True)
+    assert "BuildAgain" not in repr(caught.value.__context__)
+
+
 @pytest.mark.parametrize(
     ("replication", "sync"),
     [
