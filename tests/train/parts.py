@@ -17,7 +17,7 @@ def _input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.D
     words = draw.integers(0, 30_000, (24, 3))
     labels = draw.random((24, 4), np.float32)
     data = tf.data.Dataset.from_tensor_slices(({"image": images, "words": words}, labels))
-    return data.shard(shard.count, shard.index).batch(12 // shard.count)
+    return data.shard(shard.count, shard.index).batch(12 // shard.count).repeat(params["epochs"])
 
 
 def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
@@ -51,5 +51,5 @@ program = psclust.Program(
     _model,
     _input,
     lambda: tf.compat.v1.train.MomentumOptimizer(0.5, 0.9),
-    params={"asks": "", "train_op": False},
+    params={"asks": "", "train_op": False, "epochs": 1},
 )
