@@ -10,7 +10,7 @@ TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd mu
 # Tests wait more than they compute: one more process than there are cores.
 SPREAD := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-long bench pictures docs check coverage fmt proto golden clean
+.PHONY: demo test test-long test-versions bench pictures docs check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
@@ -21,7 +21,11 @@ test: system test-system $(VENV)/.test
 
 # The rest: every combination, and what takes scale or time.
 test-long: system test-system $(VENV)/.test
-	$(BIN)/python -m pytest -m long $(SPREAD)
+	$(BIN)/python -m pytest -m "long and not versions" $(SPREAD)
+
+# With each TensorFlow from 2.15 on, in environments of their own (2 GB each): under an hour. `make test-versions versions="--only 2.17"`.
+test-versions: system test-system
+	$(PYTHON) tests/versions/matrix.py $(versions)
 
 # About three hours, on an otherwise idle machine; `make bench bench="--only wire"` measures a part, `make bench bench="--quick"` the main
 # rows in five minutes, beside the numbers of docs/performance.md.
@@ -58,8 +62,9 @@ fmt: $(VENV)/.test
 golden: $(VENV)/.test
 	PSCLUST_GOLDEN=write $(BIN)/python -m pytest -q -m "not process and not tensorflow"
 
+# By an old protoc: what it makes, every protobuf from 3.20 on reads, so also that of TensorFlow 2.15.
 proto:
-	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
+	$(BIN)/pip install -q "grpcio-tools==1.49.1" "setuptools<80"
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. psclust/agent/agent.proto
 
 # System packages: the compiler for the server shim, programs for tests. Installed as root, else only listed.

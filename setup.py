@@ -71,8 +71,8 @@ setup(
     # One wheel for every Python.
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
     install_requires=[
-        "tensorflow>=2.21,<2.22",
-        "grpcio>=1.74",
+        "tensorflow>=2.15",
+        "grpcio>=1.49",
         "psutil>=5.9",
         "py-spy>=0.4.1",
         "fabric>=3.2",

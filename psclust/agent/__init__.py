@@ -1,8 +1,8 @@
 """The agent: a process on each host that runs tasks for a supervisor on another machine and decides
 nothing.
 
-`make proto` generates `agent_pb2.py` from `agent.proto`, with grpcio-tools 1.74: newer ones need a
-newer protobuf than TensorFlow allows.
+`make proto` generates `agent_pb2.py` from `agent.proto`, with grpcio-tools 1.49: every protobuf
+that a TensorFlow from 2.15 on allows reads what it makes, but not what newer ones make.
 """
 
 from __future__ import annotations

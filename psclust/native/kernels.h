@@ -137,6 +137,6 @@ INTERNAL void decode(const int8_t *message, const float *base, int64_t count, in
 /* Register the ops of the other files. */
 INTERNAL void add_int8_ops(TF_Status *status);
 INTERNAL void add_place_op(TF_Status *status);
-INTERNAL void add_wire_ops(void *library, TF_Status *status);
+INTERNAL void add_wire_ops(TF_Status *status);
 
 #endif

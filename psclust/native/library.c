@@ -2,11 +2,12 @@
  * (place_kernels.c), the wire between tasks (wire_kernels.c).
  * Loaded by TensorFlow; not a Python module. Here: their registration when it is loaded. */
 #define _GNU_SOURCE
-#include "kernels.h"
+#include "tensorflow_private.h"
 
 #include <dlfcn.h>
 
-/* Registers nothing in a process without TensorFlow, or with one that lacks a function. */
+/* Registers nothing in a process without TensorFlow, or with one that lacks a function; no wire with one of a
+ * layout that is not known. */
 __attribute__((constructor)) static void register_all(void) {
     void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
     TF_Status *status;
@@ -15,6 +16,7 @@ __attribute__((constructor)) static void register_all(void) {
     status = tf.new_status();
     add_int8_ops(status);
     add_place_op(status);
-    add_wire_ops(library, status);
+    if (find_private(library))
+        add_wire_ops(status);
     tf.delete_status(status);
 }

@@ -22,7 +22,7 @@
  * it starts. On fewer cores the server gets one thread for each: parsing a request and passing it
  * to a thread pool takes a core.
  *
- * ThreadLocalNew64: TensorFlow 2.21 draws the ids of a step and its requests from a generator that
+ * ThreadLocalNew64: TensorFlow draws the ids of a step and its requests from a generator that
  * is made for each step and starts at one of 2^32 states, and a task refuses an id that is among
  * its last 100,000: one of 40,000 steps failed ("The same RunGraph (Worker) request was received
  * twice"). */
@@ -179,10 +179,17 @@ int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
     }
 }
 
-/* As spec/tensorflow_builds.py has them: of TensorFlow 2.21.0, libtensorflow_framework and
- * libtensorflow_cc; and of tensorflow-cpu 2.21.0. */
-static const uint64_t VERIFIED[] = {0xe72f3a58b80fe0f2, 0xcccb8b9a70f46a59, 0x1b100def54c36394,
-                                    0xc94340bb311bc235};
+/* Of TensorFlow, libtensorflow_framework, which spec/tensorflow_builds.py has, and
+ * libtensorflow_cc; and the same of tensorflow-cpu. */
+static const uint64_t VERIFIED[] = {
+    /* 2.21.0 */ 0xe72f3a58b80fe0f2, 0xcccb8b9a70f46a59, 0x1b100def54c36394, 0xc94340bb311bc235,
+    /* 2.20.0 */ 0x26acfeabdb3e3179, 0xe11650cd8e7cff51, 0x0071f851ce73089c, 0x7d431082d38a15bd,
+    /* 2.19.1 */ 0x36e8fed1691afcaa, 0x13465603bec9e4da, 0xf89abfda3857d7d8, 0x75c1ed1e1819974d,
+    /* 2.18.1 */ 0x0bc58bf188999f01, 0xabe3e0a7c46dd34a, 0xe1b9672e399b4856, 0x2889575ef197e8d0,
+    /* 2.17.1 */ 0x3d0d6755d525c47b, 0xc85ac0aa61923b08, 0xef7c9c188e90b751, 0x8d8470ab7bc6ad35,
+    /* 2.16.2 */ 0x1d27ae2438baaeb7, 0x2e44c8523055754b, 0x3b8c3150dd2e8317, 0x2dc30906a32d8bc4,
+    /* 2.15.1 */ 0xd3cc1245322f16bc, 0x6515d3732b73cabb, 0x9e32d5d00c824958, 0x6f74c67ea783131c,
+};
 
 /* As `build_of` of spec/tensorflow_builds.py makes it. 0: none. */
 static uint64_t build_of(const char *path) {
@@ -253,8 +260,8 @@ uint64_t new64(void) {
 }
 
 #ifdef __x86_64__ /* elsewhere the address for a result is no ordinary argument */
-/* tensorflow::GrpcWorkerServiceOptions of TensorFlow 2.21: an unordered_map, then int
- * num_serving_threads = 8. */
+/* tensorflow::GrpcWorkerServiceOptions of TensorFlow 2.20 and 2.21, the only ones that call it by
+ * name: an unordered_map, then int num_serving_threads = 8. */
 enum { THREADS_AT = 56, TENSORFLOWS_THREADS = 8 };
 #define NEW_SERVICE                                                                                \
     "_ZN10tensorflow20NewGrpcWorkerServiceEPNS_10GrpcWorkerEPN4grpc13ServerBuilderENS_"            \

@@ -2,37 +2,42 @@
 #include "tensorflow_private.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Of std::function's `manage`. */
 enum { CLONE = 2, DESTROY = 3 };
 
-/* Of tensorflow::OpKernelContext, and of its Params: both 64 bit. */
-enum { PARAMS_AT = 24, STEP_AT = 0, CANCELLATION_AT = 168 };
+/* In tensorflow::OpKernelContext, and in its Params: 64 bit each. */
+static struct {
+    size_t params, step, cancellation;
+} at;
 
 /* bool tsl::CancellationManager::TryDeregisterCallback(int64_t token): false if it is cancelled. */
 static unsigned char (*try_deregister)(void *manager, int64_t token);
 
-void find_private(void *library) {
+int find_private(void *library) {
+    const char *layout = getenv("PSCLUST_LAYOUT");
     void *function = dlsym(library, "_ZN3tsl19CancellationManager21TryDeregisterCallbackEl");
     memcpy(&try_deregister, &function, sizeof function);
+    return function != NULL && layout != NULL &&
+           sscanf(layout, "%zu,%zu,%zu", &at.params, &at.step, &at.cancellation) == 3;
 }
 
 static const char *params_of(const Context *context) {
-    return *(char *const *)((const char *)context + PARAMS_AT);
+    return *(char *const *)((const char *)context + at.params);
 }
 
 int is_known(Context *context) {
     int64_t step;
-    if (try_deregister == NULL)
-        return 0;
-    memcpy(&step, params_of(context) + STEP_AT, sizeof step);
+    memcpy(&step, params_of(context) + at.step, sizeof step);
     return step == tf.step(context);
 }
 
 int is_cancelled(Context *context) {
     void *manager;
-    memcpy(&manager, params_of(context) + CANCELLATION_AT, sizeof manager);
+    memcpy(&manager, params_of(context) + at.cancellation, sizeof manager);
     return manager != NULL && !try_deregister(manager, -1);
 }
 

@@ -82,7 +82,7 @@ static void begin(Receive *receive, const Link *link) {
     if (is_known(receive->context))
         wire_receive(&link->pair, (Label){tf.step(receive->context), link->key}, &receive->waiter);
     else
-        failed(&receive->waiter, INVALID_ARGUMENT, "psclust's wire is for TensorFlow 2.21");
+        failed(&receive->waiter, INVALID_ARGUMENT, "psclust's wire does not fit this TensorFlow");
 }
 
 static void receive(void *kernel, Context *context, void *done) {
@@ -204,7 +204,7 @@ static void *create_place(Construction *construction) {
 
 #define TYPES "T: {float, double, bfloat16, half, int8, uint8, int16, int32, int64, bool}"
 
-void add_wire_ops(void *library, TF_Status *status) {
+void add_wire_ops(TF_Status *status) {
     static const char *const none[] = {NULL}, *const ticket[] = {"ticket: int64", NULL},
                              *const value[] = {"value: T", NULL};
     static const char *const listens[] = {"own: string", NULL}, *const connects[] = {
@@ -215,7 +215,6 @@ void add_wire_ops(void *library, TF_Status *status) {
     static const char *const whole[] = {"whole: float", NULL};
     static const char *const place[] = {"own: string", "peer: string", "key: int",
                                         "at: int",     "count: int",   NULL};
-    find_private(library);
     add_op(&(Op){"PsclustListen", none, ticket, listens, create_listen, listen_here, .stateful = 1},
            status);
     add_op(

@@ -3,9 +3,9 @@ which may crash or wait for ever if they do not.
 
     python kernel_self_test.py KERNELS FOLDER
 
-FOLDER is that of TensorFlow. It sends a value by psclust's own wire to itself, and has a run that
-waits for another cancelled: both need the layout that `native/tensorflow_private.c` expects.
-Imports nothing of psclust."""
+FOLDER is that of TensorFlow. It sends values as int8 from op to op. With PSCLUST_LAYOUT, it also
+sends a value by psclust's own wire to itself, and has a run that waits for another cancelled: both
+need that layout (`native/tensorflow_private.c`). Imports nothing of psclust."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 _WAIT_S = 0.5
 _LATE_S = 20  # after which the process is ended by a signal: a run waits for ever
@@ -26,13 +27,27 @@ def main(kernels: str, folder: str) -> bool:
     if os.path.realpath(tf.sysconfig.get_lib()) != os.path.realpath(folder):
         return False
     ops = tf.load_op_library(kernels)
+    signal.alarm(_LATE_S)
+    return _encodes(tf, ops) and ("PSCLUST_LAYOUT" not in os.environ or _sends(tf, ops))
+
+
+def _encodes(tf: Any, ops: Any) -> bool:
+    """Whether numbers that are whole parts of the largest are the same after they were int8."""
+    values = [float(number) for number in range(-127, 128)]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        given = tf.constant(values)
+        message, _ = ops.psclust_encode(given, tf.zeros_like(given), block=64, difference=False)
+        came = ops.psclust_decode(message, [], count=len(values), block=64)
+        return bool(max(abs(session.run(came) - values)) < 0.51)
+
+
+def _sends(tf: Any, ops: Any) -> bool:
     there, back = {"own": "ps:0", "peer": "worker:0"}, {"own": "worker:0", "peer": "ps:0"}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         connect = ops.psclust_connect(ops.psclust_listen(own="ps:0"), host="127.0.0.1", **back)
         send = ops.psclust_send(tf.constant([2.5, 3.5]) * 2, key=1, **back)
         received = ops.psclust_receive(T=tf.float32, key=1, **there)
         awaited = ops.psclust_receive(T=tf.float32, key=2, **there)
-        signal.alarm(_LATE_S)
         session.run(connect)
         for _ in range(3):
             if session.run([received, send])[0].tolist() != [5, 7]:

@@ -9,6 +9,7 @@ import select
 import signal
 import time
 from contextlib import suppress
+from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 CHANGED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,3 +59,11 @@ def flush_c_streams() -> None:
 def thread_count() -> int:
     """Threads of this process, including those that Python did not start."""
     return len(os.listdir("/proc/self/task"))
+
+
+def wait_for_a_signal(server: object = None) -> NoReturn:
+    """Sleep, holding `server`, until a signal ends the process by its default action, without
+    unwinding Python under the server's threads."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        signal.pause()

@@ -13,8 +13,8 @@ from typing import Any
 
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.task_progress import FINISHED, SERVING, Progress
-from psclust.runtime.bare_server import wait_for_a_signal
 from psclust.runtime.import_hook import when_imported
+from psclust.runtime.linux_process import wait_for_a_signal
 
 _LOOK_S = 0.5  # for a signal that comes as the wait begins
 

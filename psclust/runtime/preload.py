@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from psclust.errors import StartError
 from psclust.runtime import linux_process
 from psclust.runtime.tensorflow_import import no_collection, tensorflow_import
-from psclust.runtime.tensorflow_library import Library, load_library
+from psclust.runtime.tensorflow_library import Library, NoLibrary, load_library
 
 if TYPE_CHECKING:
     from psclust.runtime.forked_interpreter import Interpreter
@@ -36,9 +36,14 @@ def nothing() -> Loaded:
 
 
 def library() -> Loaded:
-    """TensorFlow's C library, for bare servers."""
+    """TensorFlow's C library, for bare servers. Where there is none, each is executed, and is
+    Python's."""
     environment = dict(os.environ)
-    return _refuse_threads(Loaded(environment, library=load_library()))
+    try:
+        loaded = load_library()
+    except NoLibrary:
+        return Loaded(environment)
+    return _refuse_threads(Loaded(environment, library=loaded))
 
 
 def tensorflow(also: str | None = None) -> Loaded:

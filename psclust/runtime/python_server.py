@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from psclust.errors import PsclustError, StartError
-from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
 from psclust.runtime.kernel_library import python_ops
+from psclust.runtime.linux_process import wait_for_a_signal
 from psclust.runtime.quiet_import import quiet_import
+from psclust.runtime.server_request import Request, not_started, parse
 
 
 def serve(argv: Sequence[str]) -> NoReturn:

@@ -11,12 +11,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from psclust.errors import StartError
-from psclust.runtime.kernel_library import kernel_library
+from psclust.runtime.kernel_library import kernels_to_load
+from psclust.spec.tensorflow_builds import C_LIBRARY
 
-NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Exist on machines with a GPU that TensorFlow can use: the drivers of NVIDIA, Windows (in WSL) and
 AMD."""
+
+
+class NoLibrary(StartError):
+    """This TensorFlow has no C library that can make servers."""
 
 
 class Refused(Exception):
@@ -31,10 +35,7 @@ class Library:
             self._c = ctypes.CDLL(path, handle=open_lazily(path))
             self._declare()
         except (OSError, AttributeError) as error:
-            raise StartError(
-                f"{path}: cannot be used as TensorFlow's C library: {error}. Reinstall it: "
-                "pip install tensorflow"
-            ) from error
+            raise NoLibrary(f"{path}: cannot be used as TensorFlow's C library: {error}") from error
 
     def _declare(self) -> None:
         pointer, status = ctypes.c_void_p, ctypes.c_void_p
@@ -83,32 +84,29 @@ def open_lazily(path: str) -> int:
 
 
 def load_library() -> Library:
-    """Find and load the library, with psclust's own kernels if they are there. Raises
-    StartError."""
+    """Find and load the library, with psclust's own kernels if they are there. Raises NoLibrary, or
+    StartError without TensorFlow."""
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
         path = find_library()
         library = Library(path)
         # Without them, a graph that needs them is refused, and its client builds another.
-        if own := kernel_library(os.path.dirname(path)):
-            with suppress(Refused):
+        with kernels_to_load(os.path.dirname(path)) as own, suppress(Refused):
+            if own:
                 library.load_ops(own)
         return library
 
 
 def find_library() -> str:
     """The library in the installed package `tensorflow`, or in the folder PSCLUST_TENSORFLOW.
-    Raises StartError if there is none."""
+    Raises NoLibrary if it is not in there, StartError if there is no such package."""
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
     if folder is None:
         raise StartError(
             f"TensorFlow is not installed for {sys.executable}: pip install tensorflow"
         )
-    library = os.path.join(folder, NAME)
+    library = os.path.join(folder, C_LIBRARY)
     if not os.path.exists(library):
-        raise StartError(
-            f"{folder}: no {NAME} in this TensorFlow; install it again: "
-            "pip install --force-reinstall tensorflow"
-        )
+        raise NoLibrary(f"{folder}: no {C_LIBRARY} in this TensorFlow")
     return library
 
 

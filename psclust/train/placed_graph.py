@@ -13,7 +13,7 @@ from psclust.replication import kernels
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.places import BuildAgain
 from psclust.replication.wire.own_wire import Unreachable, allow_own_wire, connect_by
-from psclust.runtime.kernel_library import are_known_not_to_fit
+from psclust.runtime.kernel_library import fit_if_known, has_wire
 from psclust.train.job import Job
 from psclust.train.task_context import TaskContext, task_of
 
@@ -70,13 +70,20 @@ def choose_kernels(context: TaskContext, wire_dtype: str, loaded: Any, folder: s
         return
     if loaded is not None:
         kernels.use()
-        if context.own_wire:
+        if context.own_wire and has_wire(loaded):
             allow_own_wire()
-    elif are_known_not_to_fit(folder) and context.is_chief:
-        LOG.info(
-            "psclust's kernels and its own wire do not fit this build of TensorFlow, which says "
-            "that it is %s: TensorFlow's ops and wire are used",
-            tf.__version__,
+    fit = fit_if_known(folder)
+    if fit is not None and fit.layout is None and context.is_chief:
+        lacking, instead = (
+            ("psclust's own wire does", "wire is used")
+            if fit.kernels
+            else ("psclust's kernels and its own wire do", "ops and wire are used")
         )
-    elif wire_dtype == "int8":
+        LOG.info(
+            "%s not fit this build of TensorFlow, which says that it is %s: TensorFlow's %s",
+            lacking,
+            tf.__version__,
+            instead,
+        )
+    elif loaded is None and wire_dtype == "int8":
         LOG.info("%s", kernels.Missing(str(context.task)))

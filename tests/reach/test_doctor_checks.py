@@ -54,7 +54,8 @@ CHECKED = Surroundings(
     congestion="bbr",
     cubic=True,
     build="e72f3a58b80fe0f2",
-    kernels_fit=True,
+    fit="24,0,168",
+    c_library=True,
 )
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
 
@@ -101,10 +102,10 @@ def test_equal_hosts_are_well() -> None:
             ),
         ),
         (
-            {"missing": ("grpcio>=1.74",)},
+            {"missing": ("grpcio>=1.49",)},
             (
-                "problem c packages: /usr/bin/python3 lacks grpcio>=1.74. Run there: "
-                "/usr/bin/python3 -m pip install 'grpcio>=1.74'"
+                "problem c packages: /usr/bin/python3 lacks grpcio>=1.49. Run there: "
+                "/usr/bin/python3 -m pip install 'grpcio>=1.49'"
             ),
         ),
         (
@@ -162,9 +163,17 @@ def test_of_two_hosts_that_disagree_the_older_one_is_to_change() -> None:
     ] == ["problem a tensorflow: "]
 
 
-def test_another_tensorflow_everywhere_is_only_a_note() -> None:
-    assert odd(replace(GOOD, tensorflow="2.20.0")) == [
-        "note a tensorflow: TensorFlow 2.20.0; psclust is made for 2.21."
+@pytest.mark.parametrize(
+    "version", ["2.15.1", "2.21.0", "2.99.0.dev20270101", "of unknown version"]
+)
+def test_one_tensorflow_everywhere_is_well(version: str) -> None:
+    assert odd(replace(GOOD, tensorflow=version)) == []
+
+
+def test_an_older_tensorflow_everywhere_is_only_a_note() -> None:
+    assert odd(replace(GOOD, tensorflow="2.14.1")) == [
+        "note a tensorflow: TensorFlow 2.14.1; psclust is made for 2.15 and later, and was never "
+        "tried with it."
     ]
 
 
@@ -225,15 +234,35 @@ def test_another_tensorflow_everywhere_is_only_a_note() -> None:
                 ),
             ],
         ),
-        ({"kernels_fit": None}, []),
-        ({"build": None, "kernels_fit": None}, []),
+        ({"fit": None}, []),
+        ({"build": None, "fit": None, "c_library": False}, []),
         (
-            {"kernels_fit": False},
+            {"c_library": False},
+            [
+                (
+                    "note a fork server: this TensorFlow has no libtensorflow_cc.so.2: each server "
+                    "imports TensorFlow, which takes seconds and memory. All of it fits what "
+                    "`pip install tensorflow` brings."
+                )
+            ],
+        ),
+        (
+            {"fit": "kernels"},
+            [
+                (
+                    "note a kernels: psclust's kernels fit build e72f3a58b80fe0f2 of TensorFlow, "
+                    "its own wire does not: TensorFlow's wire is used, which takes more time and "
+                    "CPU. All of it fits what `pip install tensorflow` brings."
+                )
+            ],
+        ),
+        (
+            {"fit": "nothing"},
             [
                 (
                     "note a kernels: psclust's kernels and its own wire do not fit build "
                     "e72f3a58b80fe0f2 of TensorFlow: TensorFlow's ops and wire are used, which "
-                    "take more time and CPU. They fit what `pip install tensorflow` brings."
+                    "take more time and CPU. All of it fits what `pip install tensorflow` brings."
                 )
             ],
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +19,12 @@ from psclust.errors import HostError, StartError
 from psclust.reach.python.host_facts import ask_facts, own_digest
 from psclust.reach.python.host_python import HostPython, start_local_python
 from psclust.reach.python.local_process import LocalProcess
-from psclust.reach.python.on_host.facts import GRPCIO, missing_requirements, package_digest
+from psclust.reach.python.on_host.facts import (
+    GRPCIO,
+    missing_requirements,
+    package_digest,
+    version_of,
+)
 from psclust.reach.python.remote_command import BOOT
 from psclust.testing.wait import wait_until
 
@@ -31,6 +37,19 @@ def python(folder: Path, *lines: str) -> str:
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
     return str(path)
+
+
+def brought(
+    folder: Path, name: str, version: str, package: str, listed: str = "top_level.txt"
+) -> None:
+    """An installed distribution with a package."""
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").touch()
+    metadata = folder / f"{name}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / listed).write_text(
+        f"{package}\n" if listed == "top_level.txt" else f"{package}/__init__.py,sha256=x,0\n"
+    )
 
 
 def asked(here: HostPython) -> str:
@@ -51,14 +70,27 @@ def test_it_says_what_it_is_and_has_without_importing_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "missing"), [("1.73.2", ["grpcio>=1.74"]), ("1.74.0", []), ("2.0.0rc1", [])]
+    ("version", "missing"), [("1.48.2", ["grpcio>=1.49"]), ("1.49.0", []), ("2.0.0rc1", [])]
 )
 def test_a_grpcio_that_is_too_old_for_an_agent_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, missing: list[str]
 ) -> None:
-    (tmp_path / f"grpcio-{version}.dist-info").mkdir()
+    brought(tmp_path, "grpcio", version, "grpc")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert missing_requirements() == missing
+
+
+@pytest.mark.parametrize("name", ["tf_nightly", "tensorflow_rocm", "somebodys_own"])
+@pytest.mark.parametrize("listed", ["top_level.txt", "RECORD"])
+def test_a_package_has_a_version_whatever_its_distribution_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, listed: str
+) -> None:
+    brought(tmp_path, name, "2.99.1", "flow_of_tensors", listed)
+    brought(tmp_path, "flow_of_tensors_estimator", "2.15.0", "flow_of_tensors_estimator", listed)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert version_of("flow_of_tensors") == "2.99.1"
+    shutil.rmtree(tmp_path / f"{name}-2.99.1.dist-info")
+    assert version_of("flow_of_tensors") == "of unknown version"
 
 
 def test_an_agent_needs_the_grpcio_that_psclust_requires() -> None:

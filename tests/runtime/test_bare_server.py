@@ -14,7 +14,7 @@ from fork_client import ForkServer, Task
 from servers import ENVIRONMENT, PYTHON_SERVER, SERVER, Ports, answers, command, listeners, root
 
 from psclust.errors import UsageError
-from psclust.runtime.bare_server import parse
+from psclust.runtime.server_request import parse
 from psclust.testing.wait import wait_until
 
 CLUSTER = '{"ps": ["a:1", "b:2"]}'
@@ -171,6 +171,26 @@ def test_an_executed_server_serves_and_listens_on_another_port(ports: Ports) -> 
         assert not answers(dialled)
         server.terminate()
     assert server.returncode == -signal.SIGTERM
+
+
+@pytest.mark.process
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("library", ["none", "another"])
+def test_where_tensorflow_has_no_c_library_the_server_is_that_of_python(
+    tmp_path: Path, ports: Ports, library: str
+) -> None:
+    if library == "another":
+        source = tmp_path / "other.c"
+        source.write_text("int nothing;")
+        made = tmp_path / "libtensorflow_cc.so.2"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
+    port, log = ports.take(), tmp_path / "log"
+    env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": root(), "PSCLUST_TENSORFLOW": str(tmp_path)}
+    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
+    with log.open("wb") as file, subprocess.Popen(argv, env=env, stderr=file) as server:
+        wait_until(lambda: answers(port))
+        server.terminate()
+    assert "its Python server is used, which starts more slowly" in log.read_text()
 
 
 @pytest.mark.process

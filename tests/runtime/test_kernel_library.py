@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +14,24 @@ import pytest
 
 import psclust
 from psclust.runtime import kernel_library as module
-from psclust.runtime.kernel_library import VARIABLE, are_known_not_to_fit, kernel_library
-from psclust.spec.tensorflow_builds import LAYOUT, LIBRARY, VERIFIED, build_of, result_file
+from psclust.runtime.kernel_library import (
+    LAYOUT_VARIABLE,
+    VARIABLE,
+    fit_if_known,
+    kernels_to_load,
+)
+from psclust.spec.tensorflow_builds import (
+    C_LIBRARY,
+    FITS,
+    LAYOUTS,
+    LIBRARY,
+    NOTHING,
+    VERIFIED,
+    Fit,
+    build_of,
+    fit_of,
+    result_file,
+)
 
 NATIVE = Path(psclust.__file__).parent / "native"
 EMPTY = "int nothing;"
@@ -55,12 +70,22 @@ def other(tmp_path: Path) -> Path:
     return folder
 
 
-def test_they_fit_the_build_that_is_here_without_a_test(cache: Path) -> None:
+def to_load(folder: Path) -> tuple[bool, str | None]:
+    """(whether the kernels are to be loaded, the layout that they are told)"""
+    with kernels_to_load(str(folder)) as path:
+        return path is not None, os.environ.get(LAYOUT_VARIABLE)
+
+
+def test_they_fit_the_build_that_is_here_without_a_test(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = _tensorflow()
-    if build_of(str(folder / LIBRARY)) not in VERIFIED:
+    build = build_of(str(folder / LIBRARY))
+    if build not in VERIFIED:
         pytest.skip("this build of TensorFlow is not listed")
-    assert kernel_library(str(folder)) is not None
-    assert not are_known_not_to_fit(str(folder))
+    monkeypatch.setenv(LAYOUT_VARIABLE, "1,2,3")
+    assert to_load(folder) == (True, str(VERIFIED[build][1]))
+    assert os.environ[LAYOUT_VARIABLE] == "1,2,3"
     assert not cache.exists()
 
 
@@ -68,105 +93,95 @@ def test_kernels_that_are_not_wanted_are_not_there(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "0")
-    assert kernel_library(str(_tensorflow())) is None
+    assert to_load(_tensorflow()) == (False, None)
 
 
 def test_what_is_no_library_is_no_build(tmp_path: Path, cache: Path) -> None:
     for text in (b"", b"\x7fELF\x02" + b"\xff" * 59, b"x" * 1000):
         (tmp_path / LIBRARY).write_bytes(text)
         assert build_of(str(tmp_path / LIBRARY)) is None
-        assert kernel_library(str(tmp_path)) is None
-        assert are_known_not_to_fit(str(tmp_path))
+        assert to_load(tmp_path) == (False, None)
+        assert fit_if_known(str(tmp_path)) == NOTHING
 
 
-def test_c_and_python_mean_the_same_builds_and_layout() -> None:
-    private = (NATIVE / "tensorflow_private.c").read_text()
-    for name, value in LAYOUT._asdict().items():
-        assert f"{name.upper()}_AT = {value}" in private
-    listed = re.search(r"VERIFIED\[\] = \{(.*?)\}", (NATIVE / "server_shim.c").read_text(), re.S)
-    assert listed is not None
-    builds = {f"{int(word, 16):016x}" for word in listed[1].split(",")}
+def test_what_fits_is_kept_as_text() -> None:
+    assert [fit_of(str(fit)) for fit in FITS] == list(FITS)
+    assert fit_of("8,16,24") == fit_of("") == NOTHING
+
+
+def test_the_shim_has_the_builds_of_both_libraries() -> None:
+    listed = (NATIVE / "server_shim.c").read_text().partition("VERIFIED[] = {")[2].partition("}")[0]
+    builds = {f"{int(word, 16):016x}" for word in re.findall(r"0x[0-9a-f]+", listed)}
     assert set(VERIFIED) <= builds
-    framework, other = (
-        build_of(str(_tensorflow() / name)) for name in (LIBRARY, "libtensorflow_cc.so.2")
-    )
+    framework, other = (build_of(str(_tensorflow() / name)) for name in (LIBRARY, C_LIBRARY))
     assert (framework in builds) is (other in builds)
 
 
 @pytest.mark.process
-def test_another_build_is_tested_once_in_a_process_of_its_own(
-    cache: Path, other: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_build_is_tested_once_in_a_process_of_its_own(cache: Path, other: Path) -> None:
     build = build_of(str(other / LIBRARY))
     assert build is not None
-    assert not are_known_not_to_fit(str(other))
-    found: list[str | None] = []
+    assert fit_if_known(str(other)) is None
+    found: list[bool] = []
     threads = [
-        threading.Thread(target=lambda: found.append(kernel_library(str(other)))) for _ in range(2)
+        threading.Thread(target=lambda: found.append(module._fit(str(other), "") == NOTHING))
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [None, None]
+    assert found == [True, True]
     kept = Path(result_file(build, str(cache)))
-    assert kept.read_text() == "no"
-    assert are_known_not_to_fit(str(other))
+    assert kept.read_text() == "nothing"
+    assert fit_if_known(str(other)) == NOTHING
     # What is kept holds.
-    kept.write_text("yes")
-    assert kernel_library(str(other)) is not None
+    kept.write_text("kernels")
+    assert to_load(other) == (True, None)
+    kept.write_text(str(LAYOUTS[0]))
+    assert to_load(other) == (True, str(LAYOUTS[0]))
 
 
 @pytest.mark.process
 def test_where_no_result_can_be_kept_they_are_off(cache: Path, other: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
-    assert kernel_library(str(other)) is None
+    assert to_load(other) == (False, None)
 
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-def test_the_self_test_passes_with_the_build_that_is_here(tmp_path: Path, cache: Path) -> None:
-    assert _self_test(_kernels(tmp_path, {})) == 0
+def test_the_self_test_finds_what_fits(cache: Path) -> None:
+    """Kernels of another compiler or psclust are those that are there: what is tested is
+    TensorFlow's layout."""
+    folder = str(_tensorflow())
+    known = fit_if_known(folder)
+    passing = [fit for fit in FITS if fit.kernels and passes(fit)]
+    assert passing[-1] == Fit(True)
+    if known is not None:
+        assert passing[0] == known
 
 
 @pytest.mark.process
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    ("name", "wrong"),
+    ("name", "by"),
     [
-        ("PARAMS_AT", 32),
-        pytest.param("CANCELLATION_AT", 176, marks=pytest.mark.long),
-        pytest.param("PARAMS_AT", 16, marks=pytest.mark.long),
-        pytest.param("STEP_AT", 8, marks=pytest.mark.long),
-        pytest.param("CANCELLATION_AT", 160, marks=pytest.mark.long),
+        ("params", 8),
+        pytest.param("cancellation", 8, marks=pytest.mark.long),
+        pytest.param("params", -8, marks=pytest.mark.long),
+        pytest.param("step", 8, marks=pytest.mark.long),
+        pytest.param("cancellation", -8, marks=pytest.mark.long),
     ],
 )
-def test_the_self_test_finds_a_layout_that_does_not_fit(
-    tmp_path: Path, name: str, wrong: int
-) -> None:
-    assert _self_test(_kernels(tmp_path, {name: wrong})) != 0
+def test_the_self_test_finds_a_layout_that_does_not_fit(cache: Path, name: str, by: int) -> None:
+    fit = fit_if_known(str(_tensorflow()))
+    if fit is None or fit.layout is None:
+        pytest.skip("no layout is known for this TensorFlow")
+    wrong = fit.layout._replace(**{name: getattr(fit.layout, name) + by})
+    assert not passes(Fit(True, wrong))
 
 
-def _kernels(folder: Path, other: dict[str, int]) -> Path:
-    """Built for another layout."""
-    shutil.copytree(NATIVE, folder / "native")
-    private = folder / "native" / "tensorflow_private.c"
-    text = private.read_text()
-    for name, value in other.items():
-        text, count = re.subn(rf"{name} = \d+", f"{name} = {value}", text)
-        assert count == 1
-    private.write_text(text)
-    sources = [file for file in (folder / "native").glob("*.c") if file.stem != "server_shim"]
-    library = folder / "_kernels.so"
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, *sources, "-ldl"], check=True)
-    return library
-
-
-def _self_test(kernels: Path) -> int:
-    program = Path(module.__file__).with_name("kernel_self_test.py")
-    return subprocess.run(
-        [sys.executable, program, kernels, _tensorflow()],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        timeout=120,
-    ).returncode
+def passes(fit: Fit) -> bool:
+    with kernels_to_load(str(_tensorflow())) as kernels:
+        assert kernels is not None
+    return module._passes(fit, str(_tensorflow()), kernels)

@@ -13,7 +13,7 @@ import psclust
 from psclust.reach.doctor.finding import Finding, Verdict
 from psclust.reach.python.host_facts import HostFacts
 
-TENSORFLOW = "2.21"  # the version psclust is made for
+TENSORFLOW = "2.15"  # the oldest that psclust is made for
 _LITTLE_DISK = 1_000_000_000  # bytes
 _LITTLE_MEMORY = 500_000_000
 _SKEW_S = 2.0  # by which times in logs may disagree before it is worth a note
@@ -57,15 +57,21 @@ def _python(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
 
 def _tensorflow(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
     install = (
-        f"{host.executable} -m pip install 'tensorflow=={usual.tensorflow or TENSORFLOW + '.*'}'"
+        f"{host.executable} -m pip install 'tensorflow=={usual.tensorflow}'"
+        if usual.tensorflow
+        else f"{host.executable} -m pip install tensorflow"
     )
     if host.tensorflow is None:
         yield Verdict("problem", f"no TensorFlow for {host.executable}", f"Run there: {install}")
     elif host.tensorflow != usual.tensorflow:
         text = f"TensorFlow {host.tensorflow}, elsewhere {usual.tensorflow}"
         yield Verdict("problem", text, f"Versions must be equal. Run there: {install}")
-    elif _numbers(host.tensorflow)[:2] != _numbers(TENSORFLOW):
-        yield Verdict("note", f"TensorFlow {host.tensorflow}; psclust is made for {TENSORFLOW}")
+    elif () < _numbers(host.tensorflow) < _numbers(TENSORFLOW):
+        yield Verdict(
+            "note",
+            f"TensorFlow {host.tensorflow}; psclust is made for {TENSORFLOW} and later, and was "
+            "never tried with it",
+        )
     else:
         yield Verdict("ok", host.tensorflow)
 

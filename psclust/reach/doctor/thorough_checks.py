@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from psclust.reach.doctor.finding import Finding, Verdict
 from psclust.rundir.links_file import Link
+from psclust.spec.tensorflow_builds import C_LIBRARY, fit_of
 
+_WHAT_FITS = "All of it fits what `pip install tensorflow` brings."
 _ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 Addresses = Mapping[str, str | None]  # host -> where the others are to reach it
 
@@ -21,8 +23,9 @@ class Surroundings:
     names: name -> address. visible: CUDA_VISIBLE_DEVICES. shim: the address that a server under the
     server shim listened on, None where there is no shim for the host. firewall: None if only root
     could tell. congestion: TCP's congestion control; None if the kernel does not tell. cubic:
-    whether connections may choose cubic. build: of TensorFlow; None without it. kernels_fit: None
-    if not checked yet."""
+    whether connections may choose cubic. build: of TensorFlow; None without it. fit: what of
+    psclust's kernels fits that, as text (`spec/tensorflow_builds.py`); None: not tested yet.
+    c_library: whether this TensorFlow has the C library that servers are forked from."""
 
     host: str
     address: str | None
@@ -36,7 +39,8 @@ class Surroundings:
     congestion: str | None
     cubic: bool
     build: str | None
-    kernels_fit: bool | None
+    fit: str | None
+    c_library: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +190,46 @@ def _server_shim(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     )
 
 
+def _fork_server(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
+    if host.build is None:
+        return
+    if host.c_library:
+        yield Verdict("ok", "servers are forked from TensorFlow's C library")
+    else:
+        yield Verdict(
+            "note",
+            f"this TensorFlow has no {C_LIBRARY}: each server imports TensorFlow, which takes "
+            "seconds and memory",
+            _WHAT_FITS,
+        )
+
+
 def _kernels(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     if host.build is None:
         return
-    if host.kernels_fit:
-        yield Verdict("ok", "psclust's kernels and its own wire fit this build of TensorFlow")
-    elif host.kernels_fit is None:
+    if host.fit is None:
         yield Verdict(
             "ok",
             f"build {host.build} of TensorFlow is not known: the first task to start tests whether "
             "psclust's kernels and its own wire fit it",
+        )
+        return
+    fit = fit_of(host.fit)
+    if fit.layout is not None:
+        yield Verdict("ok", "psclust's kernels and its own wire fit this build of TensorFlow")
+    elif fit.kernels:
+        yield Verdict(
+            "note",
+            f"psclust's kernels fit build {host.build} of TensorFlow, its own wire does not: "
+            "TensorFlow's wire is used, which takes more time and CPU",
+            _WHAT_FITS,
         )
     else:
         yield Verdict(
             "note",
             f"psclust's kernels and its own wire do not fit build {host.build} of TensorFlow: "
             "TensorFlow's ops and wire are used, which take more time and CPU",
-            "They fit what `pip install tensorflow` brings.",
+            _WHAT_FITS,
         )
 
 
@@ -255,6 +282,7 @@ THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdi
     "names": _names,
     "proxies": _proxies,
     "server shim": _server_shim,
+    "fork server": _fork_server,
     "kernels": _kernels,
     "exposure": _exposure,
     "congestion": _congestion,

@@ -8,12 +8,11 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from typing import Any, BinaryIO
 
-# The distributions that contain it.
-_TENSORFLOW = r"tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly"
-# As in setup.py; TensorFlow accepts versions that agents were never tried with.
-GRPCIO = (1, 74)
+# As in setup.py: the oldest that agents were tried with. TensorFlow accepts older ones.
+GRPCIO = (1, 49)
 _SOURCES = (".py", ".proto")
 
 
@@ -28,7 +27,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     return {
         "executable": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
-        "tensorflow": _version(_TENSORFLOW, "tensorflow"),
+        "tensorflow": version_of("tensorflow"),
         "missing": missing_requirements(),
         **_psclust(question["package"], question["digest"]),
         "machine": os.uname().machine,
@@ -93,22 +92,33 @@ def _sources(folder: str) -> list[str]:
 
 def missing_requirements() -> list[str]:
     """The requirements of an agent that this Python does not meet."""
-    numbers = re.findall(r"\d+", version) if (version := _version("grpcio", "grpc")) else None
+    numbers = re.findall(r"\d+", version) if (version := version_of("grpc")) else None
     fits = numbers is not None and (not numbers or tuple(map(int, numbers)) >= GRPCIO)
     return [] if fits else ["grpcio>=" + ".".join(map(str, GRPCIO))]
 
 
-def _version(distribution: str, module: str) -> str | None:
-    """The version of a distribution whose name matches a regular expression, from the name of its
-    metadata folder: importing importlib.metadata takes as long as all else here. None without
-    `module`."""
-    pattern = re.compile(rf"(?:{distribution})-(\d[^-]*)\.dist-info")
-    for place in filter(os.path.isdir, sys.path):
-        for name in sorted(os.listdir(place)):
-            match = pattern.fullmatch(name)
-            if match:
-                return match[1]
-    return None if importlib.util.find_spec(module) is None else "of unknown version"
+def version_of(module: str) -> str | None:
+    """The version of the distribution that brought a package, whatever its name is: from the name
+    of its metadata folder. Importing importlib.metadata takes as long as all else here. None
+    without the package."""
+    spec = importlib.util.find_spec(module)
+    if spec is None:
+        return None
+    place = os.path.dirname(next(iter(spec.submodule_search_locations or [""])))
+    for name in sorted(os.listdir(place or ".")):
+        match = re.fullmatch(r"[^-]+-(\d[^-]*)\.dist-info", name)
+        if match and module in _packages(os.path.join(place, name)):
+            return match[1]
+    return "of unknown version"
+
+
+def _packages(metadata: str) -> set[str]:
+    """The packages that a distribution brought."""
+    for name, first in (("top_level.txt", r"^(\S+)"), ("RECORD", r"^([^/,]+)/")):
+        path = os.path.join(metadata, name)
+        with suppress(OSError), open(path, encoding="utf-8") as file:
+            return set(re.findall(first, file.read(), re.MULTILINE))
+    return set()
 
 
 def _psclust(package: str, digest: str) -> dict[str, Any]:

@@ -98,16 +98,22 @@ def _shim(library: bytes, cache: str) -> str:
 
 
 def _kernels(builds: str, cache: str) -> dict[str, Any]:
-    """`build`: of the TensorFlow that is here; None: there is none. `kernels_fit`: whether
-    psclust's kernels do; None: nobody knows yet."""
+    """`build`: of the TensorFlow that is here; None: there is none. `fit`: what of psclust's
+    kernels fits it, as text; None: nobody knows yet. `c_library`: whether servers need no
+    Python."""
     spec = importlib.util.find_spec("tensorflow")
     folder = next(iter((spec.submodule_search_locations if spec else None) or ()), None)
     if folder is None:
-        return {"build": None, "kernels_fit": None}
+        return {"build": None, "fit": None, "c_library": False}
     module: dict[str, Any] = {"__name__": "psclust_builds"}
     exec(compile(builds, "tensorflow_builds.py", "exec"), module)
     build = module["build_of"](os.path.join(folder, module["LIBRARY"]))
-    return {"build": build or "unknown", "kernels_fit": module["fits"](folder, cache)}
+    fit = module["known_fit"](folder, cache)
+    return {
+        "build": build or "unknown",
+        "fit": None if fit is None else str(fit),
+        "c_library": os.path.exists(os.path.join(folder, module["C_LIBRARY"])),
+    }
 
 
 def _congestion() -> str | None:

@@ -1,0 +1,185 @@
+"""What only the matrix of versions asks (`matrix.py`): scripts that some versions of TensorFlow run
+and others do not, all ways to train with and without kernels, and a checkpoint of another
+version."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from beds.command import CommandBed
+from psclust.runtime.kernel_library import has_wire, python_ops
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.tensorflow,
+    pytest.mark.long,
+    pytest.mark.versions,
+]
+
+DIGITS = "psclust.examples.digits:program"
+KINDS = [
+    f"{kind} {update}" for kind in ("between-graph", "in-graph") for update in ("async", "sync")
+]
+OLD_ESTIMATOR = Path(__file__).parents[1] / "train" / "old_estimator.py"
+HAS_ESTIMATOR = hasattr(tf, "estimator")
+
+TF_CONFIG_SCRIPT = """
+import json, os
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+told = json.loads(os.environ["TF_CONFIG"])
+job, index = told["task"]["type"], told["task"]["index"]
+cluster = tf.train.ClusterSpec(told["cluster"])
+server = tf.train.Server(cluster, job_name=job, task_index=index)
+if job == "ps":
+    server.join()
+own = f"/job:worker/task:{index}"
+with tf.device(tf.train.replica_device_setter(worker_device=own, cluster=cluster)):
+    w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
+    step = tf.train.get_or_create_global_step()
+    loss = tf.reduce_sum((w - 1.0) ** 2)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+config = tf.ConfigProto(device_filters=["/job:ps", own])
+with tf.train.MonitoredTrainingSession(
+    server.target, is_chief=index == 0, hooks=[tf.train.StopAtStepHook(100)], config=config
+) as session:
+    while not session.should_stop():
+        last, _ = session.run([loss, train])
+print("trained", last < 1e-3)
+"""
+
+ESTIMATOR_SCRIPT = """
+import tensorflow as tf
+import old_estimator
+
+config = tf.estimator.RunConfig(model_dir="model", save_checkpoints_secs=5)
+estimator = tf.estimator.Estimator(
+    old_estimator.model_fn, config=config, params={"rate": 0.05, "counts": True}
+)
+train = tf.estimator.TrainSpec(lambda: old_estimator.input_fn("train"), max_steps=60)
+evaluate = tf.estimator.EvalSpec(lambda: old_estimator.input_fn("eval"), steps=4)
+tf.estimator.train_and_evaluate(estimator, train, evaluate)
+"""
+
+ESTIMATOR_PROGRAM = """
+import psclust
+import psclust.estimator
+
+psclust.estimator.install()
+from old_estimator import input_fn, model_fn
+
+program = psclust.Program(model_fn, input_fn, params={"rate": 0.05, "counts": True})
+"""
+
+KERAS_SCRIPT = """
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    dense = tf.keras.layers.Dense(1)
+    dense.build([None, 4])
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    optimizer.build(dense.trainable_variables)
+
+@tf.function
+def step(features):
+    def replica(features):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((dense(features) - 1.0) ** 2)
+        variables = dense.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+    strategy.run(replica, args=(features,))
+
+for _ in range(200):
+    coordinator.schedule(step, args=(tf.ones([8, 4]),))
+coordinator.join()
+print("Keras", tf.keras.__version__, "trained", abs(float(dense(tf.ones([1, 4]))) - 1) < 1e-2)
+"""
+
+
+def test_a_script_with_tf_config(bed: CommandBed) -> None:
+    bed.write("train.py", TF_CONFIG_SCRIPT)
+    code, said = bed.run("up", "--ps", "2", "--workers", "2", "train.py")
+    assert code == 0, said
+    assert said.count("trained True") == 2
+
+
+def test_an_estimator_script(bed: CommandBed) -> None:
+    if not HAS_ESTIMATOR:
+        pytest.skip("this TensorFlow has no Estimator")
+    bed.write("old_estimator.py", OLD_ESTIMATOR.read_text(encoding="utf-8"))
+    bed.write("train.py", ESTIMATOR_SCRIPT)
+    bed.write(
+        "cluster.yaml", "jobs: {chief: 1, ps: 1, worker: 1, evaluator: 1}\nprogram: train.py\n"
+    )
+    code, said = bed.run("up", "-f", "cluster.yaml")
+    assert code == 0, said
+    assert (bed.folder / "model" / "checkpoint").exists()
+
+
+def test_a_model_function_of_an_estimator(bed: CommandBed) -> None:
+    bed.write("old_estimator.py", OLD_ESTIMATOR.read_text(encoding="utf-8"))
+    bed.write("mine.py", ESTIMATOR_PROGRAM)
+    code, said = bed.run("up", "--ps", "1", "--workers", "2", "mine:program")
+    assert code == 0, said
+    assert accuracy(said) > 0.9
+
+
+@pytest.mark.parametrize("keras", [2, 3])
+def test_a_keras_coordinator(bed: CommandBed, keras: int) -> None:
+    own = 2 if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 16) else 3
+    if keras == 3 and own == 2:
+        pytest.skip("this TensorFlow has Keras 2")
+    if keras == 2 and own == 3 and find_spec("tf_keras") is None:
+        pytest.fail("tf_keras is not installed")
+    bed.write("train.py", KERAS_SCRIPT)
+    legacy = ["--env", "TF_USE_LEGACY_KERAS=1"] if keras != own else []
+    code, said = bed.run("up", "--ps", "2", "--workers", "2", *legacy, "train.py")
+    assert code == 0, said
+    assert re.search(rf"Keras {keras}\.\S+ trained True", said), said
+
+
+@pytest.mark.parametrize("way", [*KINDS, *(f"{kind}, no kernels" for kind in KINDS)])
+def test_a_psclust_program(bed: CommandBed, way: str) -> None:
+    kind, _, without = way.partition(", ")
+    replication, update = kind.split()
+    options = ["--replication", replication, f"--{update}"]
+    options += ["--env", "PSCLUST_KERNELS=0"] * bool(without)
+    code, said = bed.run("up", "--ps", "2", "--workers", "2", *options, DIGITS)
+    assert code == 0, said
+    assert accuracy(said) >= 0.96
+
+
+def test_own_kernels() -> None:
+    assert python_ops() is not None
+
+
+def test_own_wire() -> None:
+    assert has_wire(python_ops())
+
+
+def test_a_checkpoint_of_another(bed: CommandBed) -> None:
+    """Goes on from the step where the version before has stopped."""
+    other = os.environ.get("VERSIONS_OTHER_PYTHON", sys.executable)
+    how = ["--ps", "2", "--workers", "2", "--python", other]
+    train = [DIGITS, "--model-dir", "model", "--max-steps"]
+    code, said = bed.run("up", *how, *train, "40")
+    assert code == 0, said
+    how[-1] = sys.executable
+    code, said = bed.run("up", *how, *train, "80")
+    assert code == 0, said
+    assert re.search(r"resumed at step 4\d", said), said
+
+
+def accuracy(said: str) -> float:
+    found = re.search(r"evaluation: accuracy (\S+)", said)
+    assert found, said
+    return float(found[1])
