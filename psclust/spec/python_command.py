@@ -46,10 +46,9 @@ def option_count(arguments: Sequence[str]) -> int | None:
 
 def through_entry(argv: Sequence[str], recovery_wait_s: float | None) -> Sequence[str]:
     """`argv` with `runtime/interpreter_entry.py` before its program, which changes TensorFlow for
-    it; unchanged for any other command."""
+    it, and finds psclust for psclust's own; unchanged for any other command."""
     program = program_at(argv)
-    # psclust's own servers need no changes.
-    if program is None or "".join(argv[program : program + 2]).startswith("-mpsclust.runtime."):
+    if program is None:
         return argv
     wait = "-" if recovery_wait_s is None else str(recovery_wait_s)
     return [*argv[:program], _ENTRY, wait, *argv[1:]]

@@ -99,7 +99,6 @@ def test_a_python_program_is_run_through_the_runner(argv: list[str]) -> None:
         ["python", "-i", "x.py"],
         ["python", "--version"],
         ["python2", "x.py"],
-        ["python", "-m", "psclust.runtime.bare_server"],
         ["./x.py"],
     ],
     ids=" ".join,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -101,8 +102,27 @@ def step(features):
 for _ in range(200):
     coordinator.schedule(step, args=(tf.ones([8, 4]),))
 coordinator.join()
-print("Keras", tf.keras.__version__, "trained", abs(float(dense(tf.ones([1, 4]))) - 1) < 1e-2)
+off = float(tf.reduce_max(abs(dense(tf.ones([1, 4])) - 1.0)))
+print("Keras", 3 if hasattr(tf.keras, "ops") else 2, "trained", off < 1e-2)
 """
+
+NOTEBOOK = """
+import psclust
+from psclust.examples.digits import program
+
+with psclust.LocalCluster(ps=2, workers=2) as cluster:
+    program.train("model", cluster=cluster)
+    print("accuracy", program.evaluate("model").metrics["accuracy"])
+"""
+
+
+def test_a_notebooks_client(bed: CommandBed) -> None:
+    bed.write("cells.py", NOTEBOOK)
+    code, said = replace(bed, command=(sys.executable,)).run("cells.py")
+    assert code == 0, said
+    found = re.search(r"accuracy (\S+)", said)
+    assert found, said
+    assert float(found[1]) >= 0.96
 
 
 def test_a_script_with_tf_config(bed: CommandBed) -> None:
@@ -144,7 +164,7 @@ def test_a_keras_coordinator(bed: CommandBed, keras: int) -> None:
     legacy = ["--env", "TF_USE_LEGACY_KERAS=1"] if keras != own else []
     code, said = bed.run("up", "--ps", "2", "--workers", "2", *legacy, "train.py")
     assert code == 0, said
-    assert re.search(rf"Keras {keras}\.\S+ trained True", said), said
+    assert f"Keras {keras} trained True" in said
 
 
 @pytest.mark.parametrize("way", [*KINDS, *(f"{kind}, no kernels" for kind in KINDS)])
