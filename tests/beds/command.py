@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,11 @@ from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.spec.cluster import Task
 from psclust.testing.wait import PATIENCE_S, wait_until
+
+
+def typed(line: str) -> list[str]:
+    """The words of a command line, as a shell splits what is typed."""
+    return shlex.split(line)
 
 
 @dataclass
@@ -40,6 +46,10 @@ class Running:
             raise TimeoutError(
                 f"psclust still runs after {deadline_s:g} s; its output:\n{self.output}"
             ) from None
+
+    def until(self, text: str, times: int = 1) -> None:
+        """Wait for a text in the output."""
+        wait_until(lambda: self.output.count(text) >= times, what=f"{text!r}")
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -87,6 +97,30 @@ class CommandBed:
         running = self.start(*args, env=env)
         return running.wait(deadline_s), running.output
 
+    def done(
+        self, *args: str, env: Mapping[str, str] | None = None, deadline_s: float = PATIENCE_S
+    ) -> str:
+        """The output of a command that must end well."""
+        code, said = self.run(*args, env=env, deadline_s=deadline_s)
+        assert code == 0, said
+        return said
+
+    def fails(self, expected: int, *args: str, env: Mapping[str, str] | None = None) -> str:
+        """The output of a command that must end with this exit code."""
+        code, said = self.run(*args, env=env)
+        assert code == expected, said
+        return said
+
+    def done_here(self, *args: str) -> str:
+        """As `done`, called as by `run_here`."""
+        return self.fails_here(0, *args)
+
+    def fails_here(self, expected: int, *args: str) -> str:
+        """As `fails`, called as by `run_here`."""
+        code, said = self.run_here(*args)
+        assert code == expected, said
+        return said
+
     def run_here(self, *args: str) -> tuple[int, str]:
         """Exit code and output of a command that starts no process, called in this one: many times
         faster than `run`."""
@@ -121,17 +155,22 @@ class CommandBed:
         assert folder is not None
         return folder
 
-    def status(self, name: str | None = None) -> RunStatus | None:
-        try:
-            return RunStatus.from_json(self.run_folder(name).status.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
+    def status(self, name: str | None = None) -> RunStatus:
+        """As soon as there is one."""
+        path = self.run_folder(name).status
+        wait_until(path.exists, what="a run's status")
+        return RunStatus.from_json(path.read_text(encoding="utf-8"))
+
+    def supervisor(self) -> psutil.Process:
+        return psutil.Process(self.status().supervisor)
+
+    def wait_for_end(self) -> RunStatus:
+        """The last status of the run."""
+        wait_until(lambda: self.status().ended, what="the end of the run")
+        return self.status()
 
     def task(self, task: str, name: str | None = None) -> TaskStatus | None:
-        status = self.status(name)
-        return (
-            next((entry for entry in status.tasks if entry.task == task), None) if status else None
-        )
+        return next((entry for entry in self.status(name).tasks if entry.task == task), None)
 
     def wait_for(
         self,
@@ -151,6 +190,12 @@ class CommandBed:
         found = wait_until(there, deadline_s, what=f"{task} {phase}, attempt {attempt}")
         assert found is not None
         return found
+
+    def signal(self, task: str, number: int = signal.SIGKILL, *, attempt: int = 1) -> None:
+        """Send it to the process of the task, once that runs."""
+        pid = self.wait_for(task, "running", attempt=attempt).pid
+        assert pid is not None
+        os.kill(pid, number)
 
     def log(self, task: str, attempt: int = 1) -> str:
         path = self.run_folder().log(Task.parse(task), attempt)

@@ -153,30 +153,14 @@ class BedHost:
         """A command line that runs `arguments` on the host without sshd."""
         if self.network is None:
             return list(arguments)
-        return [
-            find_program("nsenter"),
-            "--target",
-            str(self._first()),
-            "--mount",
-            "--uts",
-            "--net",
-            "--pid",
-            "--",
-            *arguments,
-        ]
+        spaces = ("--mount", "--uts", "--net", "--pid")
+        return [find_program("nsenter"), f"--target={self._first()}", *spaces, "--", *arguments]
 
     def run(self, *arguments: str) -> str:
         """Run `arguments` on the host; returns the output. Raises CalledProcessError."""
         return subprocess.run(
             self.command(*arguments), check=True, capture_output=True, text=True
         ).stdout
-
-    def stop_sshd(self) -> None:
-        """Allow no more log-ins; existing sessions stay."""
-        for process in self.processes():
-            with suppress(psutil.Error):
-                if process.name() == "sshd" and "-D" in process.cmdline():
-                    process.kill()
 
     def switch_off(self) -> None:
         """Kill everything on the host at once."""
@@ -257,19 +241,8 @@ def _start(
             str(Path(path).resolve())
             for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
         }
-        command = [
-            *network.command(name),
-            *separate(),
-            "sh",
-            "-c",
-            _BOOT,
-            "boot",
-            name,
-            str(folder),
-            sshd,
-            str(config),
-            *sorted(kept),
-        ]
+        boot = ["sh", "-c", _BOOT, "boot", name, str(folder), sshd, str(config), *sorted(kept)]
+        command = [*network.command(name), *separate(), *boot]
     else:
         if os.geteuid() == 0:
             # As the service does; sshd does not start without it.

@@ -92,15 +92,8 @@ class Network(AbstractContextManager["Network"]):
 
 def separate() -> list[str]:
     """The beginning of a command that has processes, mounts and a host name of its own."""
-    return [
-        find_program("unshare"),
-        "--pid",
-        "--mount",
-        "--uts",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-    ]
+    spaces = ("--pid", "--mount", "--uts", "--mount-proc")
+    return [find_program("unshare"), *spaces, "--fork", "--kill-child"]
 
 
 def _free_number() -> int:

@@ -221,26 +221,16 @@ def _start_munge(folder: Path, stack: ExitStack) -> None:
     key.chmod(0o400)
     folder.chmod(0o755)
     own.chmod(0o711)
-    options = [
-        "--key-file",
-        key,
-        "--socket",
-        place,
-        "--pid-file",
-        own / "pid",
-        "--log-file",
-        folder / "log" / "munged",
-    ]
-    command = [
-        find_program("munged"),
-        "--foreground",
-        "--force",
-        *map(str, options),
-        "--seed-file",
-        str(own / "seed"),
-        "--num-threads",
-        "2",
-    ]
+    options = {
+        "key-file": key,
+        "socket": place,
+        "pid-file": own / "pid",
+        "log-file": folder / "log" / "munged",
+        "seed-file": own / "seed",
+        "num-threads": 2,
+    }
+    given = [f"--{name}={value}" for name, value in options.items()]
+    command = [find_program("munged"), "--foreground", "--force", *given]
     with (folder / "log" / "munged.out").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -277,18 +267,8 @@ def _slurmd(name: str, network: Network | None) -> list[str]:
         return daemon
     # `ip netns exec` would mount another /sys, without control groups.
     space = f"--net=/run/netns/{network.namespace(name)}"
-    return [
-        "nsenter",
-        space,
-        "unshare",
-        "--uts",
-        "sh",
-        "-c",
-        'hostname "$1"; shift; exec "$@"',
-        "sh",
-        name,
-        *daemon,
-    ]
+    named = ["sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh", name]
+    return ["nsenter", space, "unshare", "--uts", *named, *daemon]
 
 
 def _answers(address: str, port: int) -> bool:

@@ -14,9 +14,8 @@ _PACKAGES = {
     "ssh-keygen": "openssh-client",
     "ip": "iproute2",
     "nft": "nftables",
-}
-_PACKAGES |= {"systemctl": "systemd", "systemd-analyze": "systemd"}
-_PACKAGES |= {
+    "systemctl": "systemd",
+    "systemd-analyze": "systemd",
     "munged": "munge",
     "slurmctld": "slurm-wlm",
     "slurmd": "slurm-wlm",
@@ -52,18 +51,8 @@ def make_keys(folder: Path) -> Keys:
     """New Ed25519 keys in `folder`."""
     keys = Keys(folder / "host_key", folder / "id_ed25519")
     for path in (keys.host, keys.user):
-        command = [
-            find_program("ssh-keygen"),
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            "psclust-test-bed",
-            "-f",
-            str(path),
-        ]
+        kind = ["-q", "-t", "ed25519", "-N", "", "-C", "psclust-test-bed"]
+        command = [find_program("ssh-keygen"), *kind, "-f", str(path)]
         subprocess.run(command, check=True, capture_output=True)
     shutil.copy(keys.user.with_suffix(".pub"), folder / "authorized_keys")
     return keys
