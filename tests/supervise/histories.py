@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from beds.plans import program_plan
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.supervise.events import (
@@ -35,25 +36,21 @@ USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job
 
 def task_plan(task: Task, **changes: object) -> TaskPlan:
     serves = task.job == "ps"
-    plan = TaskPlan(
-        task=task,
-        host="localhost",
-        address=f"127.0.0.1:{2000 + task.index}",
-        argv=("run", str(task)),
-        env={},
-        cwd="/",
-        preload=None,
-        role="server" if serves else "side" if task.job == "evaluator" else "program",
-        serves=serves,
-        needs=() if serves else (PS,),
-        decides=task.job == "worker",
-        ok_exit_codes=(0,),
-        restart=RestartPolicy(
-            "failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30
-        ),
-        recovery_wait_s=None,
-    )
-    return replace(plan, **changes)  # type: ignore[arg-type]
+    helps = serves or task.job == "evaluator"
+    usual = {
+        "address": f"127.0.0.1:{2000 + task.index}",
+        "role": "server" if serves else "side" if helps else "program",
+        "serves": serves,
+        "needs": () if serves else (PS,),
+        "decides": task.job == "worker",
+        "restart": RestartPolicy("failure" if helps else "signal", 3, 600, 1, 30),
+    }
+    return replace(program_plan(task, "localhost", ("run", str(task))), **(usual | changes))  # type: ignore[arg-type]
+
+
+def live(*tasks: TaskPlan, deadlines: Deadlines = LIMITS) -> Replay:
+    """A run of these tasks that is up."""
+    return Replay(make_plan(*tasks, deadlines=deadlines)).up()
 
 
 def make_plan(*tasks: TaskPlan, deadlines: Deadlines = LIMITS) -> Plan:

@@ -1,17 +1,22 @@
-"""A transport that only pretends."""
+"""A transport that only pretends, and a supervisor with it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from psclust.errors import StartError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
+from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Task
+from psclust.supervise.events import Stop
 from psclust.supervise.supervisor import Supervisor
+from psclust.testing.wait import PATIENCE_S
 from psclust.transport.api import Output
 
 
@@ -56,3 +61,21 @@ class Pretence:
 
     def progress(self, task: Task) -> str | None:
         return None
+
+
+PretenceT = TypeVar("PretenceT", bound=Pretence)
+
+
+@contextmanager
+def supervised(folder: Path, kind: type[PretenceT]) -> Iterator[PretenceT]:
+    """A run with such a transport, whose supervisor is stopped at the end."""
+    supervisor = Supervisor(ClusterFolder(folder / "test").new_run(), "test")
+    transport = kind(supervisor)
+    thread = threading.Thread(target=supervisor.run, args=(transport,), daemon=True)
+    thread.start()
+    try:
+        yield transport
+    finally:
+        supervisor.post(Stop("the test is over"))
+        thread.join(PATIENCE_S)
+    assert not thread.is_alive()

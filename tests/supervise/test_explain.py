@@ -5,7 +5,8 @@ from __future__ import annotations
 import sysconfig
 from collections.abc import Mapping
 
-from histories import PS, W0, W1, Replay, make_plan, task_plan
+from frames import EXECUTE, EXTEND, JOIN, LINE, RUNNER, RUNNERS, SESSION, of_psclust, of_tensorflow
+from histories import PS, W0, W1, Replay, live, make_plan, task_plan
 
 from psclust.supervise.events import Apply, Exited, HostSilent, Reported, Serving, Stage, Started
 from psclust.supervise.explain import Evidence, Seen, explain
@@ -13,28 +14,17 @@ from psclust.supervise.python_activity import Activity, Whereabouts, whereabouts
 from psclust.supervise.task_finding import Finding, render
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
-SESSION = Frame(
-    "BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1
-)
-STEP = Frame(
-    "BarrierParticipant.step", "/v/site-packages/psclust/replication/sync/participant.py", 49
-)
-SAVE = Frame("Checkpoints.save", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 93)
-RESTORE = Frame(
-    "Checkpoints.restore", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 120
-)
-GENERATOR = Frame(
-    "get_iterator", "/v/site-packages/tensorflow/python/data/ops/from_generator_op.py", 1
-)
-COMPUTING = Frame(
-    "StepWatch._while_computing", "/v/site-packages/psclust/replication/sync/step_watch.py", 60
-)
+STEP = of_psclust("BarrierParticipant.step", "replication/sync/participant.py", 49)
+SAVE = of_psclust("Checkpoints.save", "train/checkpoints/checkpoint.py")
+RESTORE = of_psclust("Checkpoints.restore", "train/checkpoints/checkpoint.py")
+GENERATOR = of_tensorflow("get_iterator", "data/ops/from_generator_op.py")
+COMPUTING = of_psclust("StepWatch._while_computing", "replication/sync/step_watch.py")
 OWN = Frame("nap", "/train.py", 7)
 BARRIER = ProcessFacts("S", ((SESSION, STEP),))
 
 
 def running(**hosts: str) -> Replay:
-    return Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(W1, **hosts))).up()
+    return live(task_plan(PS), task_plan(W0), task_plan(W1, **hosts))
 
 
 def found(run: Replay, facts: Mapping[str, ProcessFacts], **more: object) -> dict[str, Finding]:
@@ -43,6 +33,10 @@ def found(run: Replay, facts: Mapping[str, ProcessFacts], **more: object) -> dic
         run.state, 20.0, **{"seen": seen, "hosts": {"localhost": HostFacts(facts)}, **more}
     )  # type: ignore[arg-type]
     return {each.task: each for each in explain(evidence)}
+
+
+def told(finding: Finding) -> tuple[str, tuple[str, ...]]:
+    return finding.does, finding.waits_for
 
 
 def test_replicas_wait_in_the_barrier_behind_the_one_that_is_elsewhere() -> None:
@@ -62,11 +56,8 @@ def test_replicas_wait_in_the_barrier_behind_the_one_that_is_elsewhere() -> None
         (ProcessFacts("S", ((OWN, STEP), (COMPUTING,))), "in its own code: nap (train.py:7)"),
     ]:
         answer = found(running(), {"worker:0": BARRIER, "worker:1": process})
-        assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
-            "in the barrier for step 13",
-            ("worker:1",),
-        )
-        assert (answer["worker:1"].does, answer["worker:1"].waits_for) == (does, ())
+        assert told(answer["worker:0"]) == ("in the barrier for step 13", ("worker:1",))
+        assert told(answer["worker:1"]) == (does, ())
         assert answer["worker:0"].for_s == 10
 
 
@@ -78,10 +69,7 @@ def test_a_reader_that_waits_for_another_reason_is_not_blamed() -> None:
             "worker:1": ProcessFacts("T"),
         },
     )
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
-        "in the barrier for step 13",
-        ("worker:1",),
-    )
+    assert told(answer["worker:0"]) == ("in the barrier for step 13", ("worker:1",))
 
 
 def test_a_checkpoint_that_waits_for_a_server_is_not_blamed() -> None:
@@ -93,11 +81,8 @@ def test_a_checkpoint_that_waits_for_a_server_is_not_blamed() -> None:
         answer = found(
             running(), {"worker:0": BARRIER, "worker:1": saving, "ps:0": ProcessFacts("T")}
         )
-        assert (answer["worker:0"].waits_for, answer["worker:1"].waits_for) == (
-            ("ps:0",),
-            ("ps:0",),
-        )
-        assert answer["worker:1"].does == does.value
+        assert answer["worker:0"].waits_for == ("ps:0",)
+        assert told(answer["worker:1"]) == (does.value, ("ps:0",))
 
 
 def test_a_training_that_makes_steps_is_not_explained_away() -> None:
@@ -111,48 +96,30 @@ def test_a_gradient_is_not_computed_without_a_server() -> None:
         running(), {"ps:0": ProcessFacts("T"), "worker:0": BARRIER, "worker:1": computing}
     )
     for task in ("worker:0", "worker:1"):
-        assert (answer[task].does, answer[task].waits_for) == ("in step 13", ("ps:0",))
+        assert told(answer[task]) == ("in step 13", ("ps:0",))
 
 
 def test_a_call_of_tensorflow_is_shown_with_the_users_line() -> None:
-    line, function = (
-        Frame("<module>", "/train.py", 41, "s.run(train_op)"),
-        Frame("train", "/lib/model.py", 7),
-    )
-    monitored = Frame(
-        "MonitoredSession.run",
-        "/v/site-packages/tensorflow/python/training/monitored_session.py",
-        778,
-    )
-    extend = Frame(
-        "BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427
-    )
-    execute = Frame("quick_execute", "/v/site-packages/tensorflow/python/eager/execute.py", 53)
+    function = Frame("train", "/lib/model.py", 7)
+    monitored = of_tensorflow("MonitoredSession.run", "training/monitored_session.py")
     wait = Frame("Condition.wait", f"{sysconfig.get_paths()['stdlib']}/threading.py", 327)
-    schedule = Frame(
-        "join",
-        "/v/site-packages/tensorflow/python/distribute/coordinator/cluster_coordinator.py",
-        1500,
-    )
-    join = Frame(
-        "Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369
-    )
+    schedule = of_tensorflow("join", "distribute/coordinator/cluster_coordinator.py")
     for stack, does in [
-        ((SESSION, monitored, line, function), "in a session call: s.run(train_op) (train.py:41)"),
-        ((SESSION, monitored, function, line), "in a session call: train (lib/model.py:7)"),
+        ((SESSION, monitored, LINE, function), "in a session call: s.run(train_op) (train.py:41)"),
+        ((SESSION, monitored, function, LINE), "in a session call: train (lib/model.py:7)"),
         ((SESSION, monitored), "in a session call"),
         (
-            (SESSION, extend, line),
+            (SESSION, EXTEND, LINE),
             (
                 "in CreateSession: s.run(train_op) (train.py:41) "
                 "(with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)"
             ),
         ),
-        ((execute, line), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
-        ((wait, schedule, line), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
-        ((wait, join, line), "in Coordinator.join: s.run(train_op) (train.py:41)"),
-        ((wait, line), "in its own code: <module> (train.py:41)"),
-        ((line, execute), "in its own code: <module> (train.py:41)"),
+        ((EXECUTE, LINE), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
+        ((wait, schedule, LINE), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
+        ((wait, JOIN, LINE), "in Coordinator.join: s.run(train_op) (train.py:41)"),
+        ((wait, LINE), "in its own code: <module> (train.py:41)"),
+        ((LINE, EXECUTE), "in its own code: <module> (train.py:41)"),
     ]:
         assert (
             found(running(), {"worker:0": ProcessFacts("S", (stack,))}, seen={})["worker:0"].does
@@ -161,23 +128,14 @@ def test_a_call_of_tensorflow_is_shown_with_the_users_line() -> None:
 
 
 def test_the_queue_runner_that_coordinator_join_waits_for_is_named_by_its_thread() -> None:
-    join = Frame(
-        "Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369
-    )
-    runner = Frame(
-        "QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254
-    )
-    names = (
-        "MainThread",
-        "QueueRunnerThread-sync_token_q-close_on_stop",
-        "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany",
-    )
-    threads = ((join,), (runner,), (SESSION, runner))
-    assert whereabouts(threads, names) == Whereabouts(
+    threads = ((JOIN,), (RUNNER,), (SESSION, RUNNER))
+    assert whereabouts(threads, RUNNERS) == Whereabouts(
         Activity.THREADS, op="sync_token_q_EnqueueMany"
     )
     assert whereabouts(threads) == Whereabouts(Activity.THREADS)
-    assert whereabouts(((SESSION,), (SESSION, runner)), names[::2]) == Whereabouts(Activity.SESSION)
+    assert whereabouts(((SESSION,), (SESSION, RUNNER)), RUNNERS[::2]) == Whereabouts(
+        Activity.SESSION
+    )
 
 
 def test_a_script_that_reports_nothing_is_silent_since_its_last_output() -> None:
@@ -214,23 +172,14 @@ def test_programs_wait_for_servers_in_trouble() -> None:
         {"ps:0": ProcessFacts("T"), "worker:0": session, "worker:1": BARRIER},
         seen={W1: Seen(3, "train", 0.0)},
     )
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
-        "in a session call",
-        ("ps:0",),
-    )
+    assert told(answer["worker:0"]) == ("in a session call", ("ps:0",))
     assert answer["worker:1"].waits_for == ("ps:0",)
-    extend = Frame(
-        "BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427
-    )
     answer = found(
         running(),
-        {"ps:0": ProcessFacts("T"), "worker:0": ProcessFacts("S", ((extend, SESSION),))},
+        {"ps:0": ProcessFacts("T"), "worker:0": ProcessFacts("S", ((EXTEND, SESSION),))},
         seen={},
     )
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
-        "in CreateSession",
-        ("ps:0",),
-    )
+    assert told(answer["worker:0"]) == ("in CreateSession", ("ps:0",))
     cut = {
         "localhost": HostFacts({"worker:0": session}),
         "b": HostFacts({"worker:1": BARRIER}, ("127.0.0.1:2000",)),
@@ -246,10 +195,7 @@ def test_the_tasks_that_tensorflow_misses_are_read_from_the_output() -> None:
     answer = found(
         running(), {"worker:0": ProcessFacts("S", ((SESSION,),))}, tails={W0: output}, seen={}
     )
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
-        "in CreateSession",
-        ("ps:0", "ps:1"),
-    )
+    assert told(answer["worker:0"]) == ("in CreateSession", ("ps:0", "ps:1"))
 
 
 def test_tasks_without_a_program_that_runs_say_where_they_are() -> None:
@@ -259,10 +205,7 @@ def test_tasks_without_a_program_that_runs_say_where_they_are() -> None:
     run.at(0, Started(PS, 7))
     answer = found(run, {})
     assert answer["ps:0"].does == "not yet listening at 127.0.0.1:2000"
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
-        "waits to be started",
-        ("ps:0",),
-    )
+    assert told(answer["worker:0"]) == ("waits to be started", ("ps:0",))
     run.at(1, Serving(PS))
     assert found(run, {})["worker:0"].does == "not started yet: TensorFlow is being loaded for it"
     run.at(2, Started(W0, 8), Exited(W0, -9))

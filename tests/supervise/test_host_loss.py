@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from histories import EVAL, LIMITS, PS, W0, W1, Replay, make_plan, task_plan
+from histories import EVAL, LIMITS, PS, W0, W1, Replay, live, task_plan
 
 from psclust.plan.task_plan import Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
@@ -50,7 +50,7 @@ def moved(plan: Plan, task: Task, host: str, lost: tuple[str, ...]) -> Plan:
 @pytest.fixture
 def run() -> Replay:
     """ps:0 and worker:0 on a, worker:1 on b."""
-    return Replay(make_plan(on("a", PS), on("a", W0), on("b", W1))).up()
+    return live(on("a", PS), on("a", W0), on("b", W1))
 
 
 def refused(run: Replay, *, vital: bool = True) -> Event:
@@ -83,7 +83,7 @@ def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_ta
 def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have_ended() -> None:
     at_once = RestartPolicy("signal", 3, 600, 0, 0)
     entries = (on("a", PS), on("a", W0), on("b", W1, restart=at_once))
-    run = Replay(make_plan(*entries, deadlines=replace(LIMITS, stop_s=0))).up()
+    run = live(*entries, deadlines=replace(LIMITS, stop_s=0))
     run.at(39, Exited(W0, -9))
     assert run.at(40, LOST, Tick()) == ["move off b"]
     assert run.at(41, Tick()) == []
@@ -92,7 +92,7 @@ def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have
 
 
 def test_a_long_wait_for_the_old_tasks_is_none_of_the_start_deadlines_business() -> None:
-    run = Replay(make_plan(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start_s=5))).up()
+    run = live(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start_s=5))
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))), Exited(PS, -15))
     assert run.at(49.9, Tick()) == []
     assert run.at(50, Tick()) == ["start ps:0/2"]
@@ -141,11 +141,7 @@ def test_a_move_counts_as_a_restart_of_the_tasks_that_move_and_of_no_others(run:
 def test_a_task_that_is_to_be_started_once_only_keeps_all_where_they_are(task: Task) -> None:
     once = {task: RestartPolicy("never", 3, 600, 1, 30)}
     entries = [on("a", PS), on("a", W0), on("b", W1)]
-    run = Replay(
-        make_plan(
-            *(replace(entry, restart=once.get(entry.task, entry.restart)) for entry in entries)
-        )
-    ).up()
+    run = live(*(replace(entry, restart=once.get(entry.task, entry.restart)) for entry in entries))
     assert run.at(40, LOST) == ["TERM ps:0", "TERM worker:0"]
     assert (
         run.outcome.text == f"{TEXT}; to move them would start all tasks again, "
@@ -199,21 +195,21 @@ def test_what_a_lost_host_still_says_is_of_no_account(run: Replay) -> None:
 
 
 def test_a_host_that_is_lost_while_the_run_is_being_stopped_holds_nothing_up() -> None:
-    run = Replay(make_plan(on("a", PS), on("b", W0))).up()
+    run = live(on("a", PS), on("b", W0))
     assert run.at(5, Stop("enough", ok=True, exit_code=0)) == ["TERM ps:0", "TERM worker:0"]
     assert run.at(6, Exited(PS, -15)) == []
     assert run.at(40, LOST) == ["end 0"]
 
 
 def test_a_host_that_is_lost_when_the_work_is_done_does_not_spoil_it() -> None:
-    run = Replay(make_plan(on("a", PS), on("a", W0), on("b", W1, decides=False))).up()
+    run = live(on("a", PS), on("a", W0), on("b", W1, decides=False))
     run.at(39, Exited(W0, 0))
     assert run.at(40, LOST) == ["TERM ps:0"]
     assert run.outcome.ok
 
 
 def test_a_lost_host_that_only_looked_on_ends_no_run_and_its_tasks_move_if_there_is_room() -> None:
-    run = Replay(make_plan(on("a", PS), on("a", W0), on("b", EVAL))).up()
+    run = live(on("a", PS), on("a", W0), on("b", EVAL))
     assert run.at(40, LOST) == ["move off b"]
     assert run.at(40, refused(run, vital=False)) == []
     assert run.phase(EVAL) is TaskPhase.FAILED
@@ -221,7 +217,7 @@ def test_a_lost_host_that_only_looked_on_ends_no_run_and_its_tasks_move_if_there
 
 
 def test_who_only_looks_on_is_left_behind_where_there_is_room_for_the_others_alone() -> None:
-    run = Replay(make_plan(on("a", PS), on("b", W1), on("b", EVAL))).up()
+    run = live(on("a", PS), on("b", W1), on("b", EVAL))
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))))
     assert run.phase(EVAL) is TaskPhase.FAILED
     run.at(41, Exited(PS, -15))
@@ -253,7 +249,7 @@ def test_the_silence_of_a_host_without_tasks_explains_nothing(run: Replay) -> No
 @pytest.fixture
 def trained() -> Replay:
     """worker:0, the chief on a, evaluates; ps:0 and worker:1 are on b."""
-    run = Replay(make_plan(on("b", PS), on("a", W0), on("b", W1))).up()
+    run = live(on("b", PS), on("a", W0), on("b", W1))
     assert run.at(30, Reported(W0, Stage.TRAINED)) == []
     return run
 
@@ -292,7 +288,7 @@ def test_a_program_that_starts_again_needs_the_servers_after_all(trained: Replay
 
 
 def test_who_looks_on_may_start_again_without(trained: Replay) -> None:
-    side = Replay(make_plan(on("b", PS), on("a", W0), on("a", EVAL))).up()
+    side = live(on("b", PS), on("a", W0), on("a", EVAL))
     side.at(30, Reported(W0, Stage.TRAINED))
     assert side.at(40, LOST) == []
     assert side.at(41, Exited(EVAL, 1), Tick()) == []

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from histories import make_plan, task_plan
-from pretence import Pretence
+from pretence import Pretence, supervised
 
 from psclust.plan.task_plan import TaskPlan
-from psclust.rundir.folder import ClusterFolder
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
-from psclust.supervise.events import Stop
 from psclust.supervise.pace import Pace
-from psclust.supervise.supervisor import Supervisor
-from psclust.testing.wait import PATIENCE_S, wait_until
+from psclust.testing.wait import wait_until
 
 EVENTS = 300
 STEPS = 50
@@ -70,41 +66,31 @@ class Stepping(Pretence):
 
 
 def test_a_step_is_not_published_as_no_status_shows_it(tmp_path: Path) -> None:
-    supervisor = Supervisor(ClusterFolder(tmp_path / "test").new_run(), "test")
-    transport = Stepping(supervisor)
-    thread = threading.Thread(target=lambda: supervisor.run(transport), daemon=True)
-    thread.start()
-    supervisor.apply(make_plan(task_plan(Task("worker", 0), needs=())))
-    wait_until(lambda: transport.step > 2, what="the first steps")
-    supervisor.note("steps are made")
-    wait_until(
-        lambda: "steps are made" in supervisor.status().notes, what="what is published before"
-    )
-    version, _ = supervisor.wait_for_change(-1, 0)
-    first = transport.step
+    with supervised(tmp_path, Stepping) as transport:
+        supervisor = transport.supervisor
+        supervisor.apply(make_plan(task_plan(Task("worker", 0), needs=())))
+        wait_until(lambda: transport.step > 2, what="the first steps")
+        supervisor.note("steps are made")
+        wait_until(
+            lambda: "steps are made" in supervisor.status().notes, what="what is published before"
+        )
+        version, _ = supervisor.wait_for_change(-1, 0)
+        first = transport.step
 
-    def look() -> int:
-        supervisor.call(lambda: None)
-        return transport.step - first
+        def look() -> int:
+            supervisor.call(lambda: None)
+            return transport.step - first
 
-    wait_until(lambda: look() > STEPS, what="many steps")
-    assert supervisor.wait_for_change(version, 0)[0] == version
-    supervisor.post(Stop("the test is over"))
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+        wait_until(lambda: look() > STEPS, what="many steps")
+        assert supervisor.wait_for_change(version, 0)[0] == version
 
 
 def test_events_that_come_together_are_not_followed_by_a_probe_each(tmp_path: Path) -> None:
-    supervisor = Supervisor(ClusterFolder(tmp_path / "test").new_run(), "test")
-    transport = NotServing(supervisor)
-    thread = threading.Thread(target=lambda: supervisor.run(transport), daemon=True)
-    thread.start()
-    supervisor.apply(make_plan(task_plan(Task("ps", 0))))
-    wait_until(lambda: transport.probes, what="the first probe")
-    for number in range(EVENTS):
-        supervisor.note(f"event {number}")
-    wait_until(lambda: f"event {EVENTS - 1}" in supervisor.status().notes, what="the last event")
-    assert 0 < len(transport.probes) < EVENTS / 2
-    supervisor.post(Stop("the test is over"))
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    with supervised(tmp_path, NotServing) as transport:
+        supervisor = transport.supervisor
+        supervisor.apply(make_plan(task_plan(Task("ps", 0))))
+        wait_until(lambda: transport.probes, what="the first probe")
+        for number in range(EVENTS):
+            supervisor.note(f"event {number}")
+        wait_until(lambda: f"event {EVENTS - 1}" in supervisor.status().notes, what="the last")
+        assert 0 < len(transport.probes) < EVENTS / 2

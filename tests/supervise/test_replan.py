@@ -3,27 +3,25 @@ started and said."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from pretence import Pretence
+from pretence import Pretence, supervised
 
 from psclust.errors import StartError, UsageError
 from psclust.plan.build_plan import RemoteHost, Run
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
-from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, Deadlines
-from psclust.supervise.events import Stop
 from psclust.supervise.replan import PlanInputs, write_plan_inputs
 from psclust.supervise.supervisor import Supervisor
-from psclust.testing.wait import PATIENCE_S, wait_until
+from psclust.testing.wait import wait_until
 
 PS, WORKER = Task("ps", 0), Task("worker", 0)
 SILENCE = "its agent has not answered for 31 s"
@@ -54,9 +52,6 @@ class Live:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    folder = ClusterFolder(tmp_path / "test").new_run()
-    supervisor = Supervisor(folder, "test")
-    transport = Pretence(supervisor)
     file = ClusterFile(
         name="test",
         hosts=[Host(name, 1) for name in "abcd"],
@@ -70,23 +65,16 @@ def live(tmp_path: Path) -> Iterator[Live]:
         for number, name in enumerate("abcd", 1)
     }
     inputs = PlanInputs(file, {}, remote_hosts)
-    write_plan_inputs(folder, inputs)
-    plan = inputs.plan(
-        inputs.lay_out([]), Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}
-    )
-    thread = threading.Thread(
-        target=lambda: supervisor.run(
-            transport,
-        )
-    )
-    thread.start()
-    supervisor.apply(plan)
-    found = Live(folder, supervisor, transport, plan)
-    found.wait_for(ps="a", worker="b")
-    yield found
-    supervisor.post(Stop("the test is over"))
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    with supervised(tmp_path, Pretence) as transport:
+        supervisor = transport.supervisor
+        folder = supervisor.folder
+        write_plan_inputs(folder, inputs)
+        run = Run(folder.id, str(folder.path))
+        plan = inputs.plan(inputs.lay_out([]), run, {PS: 2000, WORKER: 2001})
+        supervisor.apply(plan)
+        found = Live(folder, supervisor, transport, plan)
+        found.wait_for(ps="a", worker="b")
+        yield found
 
 
 def test_who_was_on_the_lost_host_gets_a_port_elsewhere_and_everybody_else_keeps_his(

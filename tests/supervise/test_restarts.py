@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import EVAL, PS, USAGE, W0, W1, Replay, make_plan, task_plan
+from histories import EVAL, PS, USAGE, W0, W1, Replay, live, make_plan, task_plan
 
 from psclust.plan.task_plan import RestartPolicy
 from psclust.supervise.events import (
@@ -69,7 +69,7 @@ def test_a_failure_right_after_a_kill_elsewhere_is_collateral_and_restarted(run:
 
 def test_when_collateral_ends_the_run_the_first_cause_is_named() -> None:
     never = RestartPolicy("never", 0, 600, 1, 30)
-    run = Replay(make_plan(task_plan(PS), task_plan(W0, restart=never), task_plan(W1))).up()
+    run = live(task_plan(PS), task_plan(W0, restart=never), task_plan(W1))
     run.at(5, Exited(PS, -9))
     run.at(5.5, Exited(W0, 1))
     assert run.outcome.cause == PS
@@ -101,7 +101,7 @@ def test_restart_stops_the_task_and_starts_it_without_counting(run: Replay) -> N
 
 def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
     none_left = RestartPolicy("failure", 0, 600, 1, 30)
-    run = Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(EVAL, restart=none_left))).up()
+    run = live(task_plan(PS), task_plan(W0), task_plan(EVAL, restart=none_left))
     assert run.at(5, Exited(EVAL, 1)) == []
     assert run.phase(EVAL) is TaskPhase.FAILED
     assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
@@ -144,7 +144,7 @@ BROKEN = (
 def test_an_evaluator_that_cannot_succeed_is_not_started_again(
     code: int, lines: tuple[str, ...], plan: dict[str, object], why: str
 ) -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(EVAL, **plan))).up()
+    run = live(task_plan(PS), task_plan(W0), task_plan(EVAL, **plan))
     assert run.at(5, Exited(EVAL, code, lines)) == []
     assert run.phase(EVAL) is TaskPhase.FAILED
     assert run.state.notes == (
@@ -162,7 +162,7 @@ def restarts_of_evaluator(
     """How often an evaluator starts again that fails like this each time."""
     policy = RestartPolicy(name, 3, 600, 1, 30)  # type: ignore[arg-type]
     run, now, restarts = (
-        Replay(make_plan(task_plan(W0), task_plan(EVAL, needs=(), restart=policy))).up(),
+        live(task_plan(W0), task_plan(EVAL, needs=(), restart=policy)),
         1.0,
         0,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from histories import PS, W1, Replay, make_plan, task_plan
+from frames import EXECUTE, JOIN, LINE, RUNNER, RUNNERS, SESSION, of_tensorflow
+from histories import PS, W1, Replay, live, task_plan
 
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, Reported, Stage
@@ -13,16 +14,7 @@ from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 from psclust.transport.task_usage import Usage
 
-RUN = Frame(
-    "BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1483
-)
-JOIN = Frame("Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369)
-EXECUTE = Frame("quick_execute", "/v/site-packages/tensorflow/python/eager/execute.py", 53)
-LINE = Frame("<module>", "/train.py", 41, "s.run(train_op)")
-RUNNER = Frame(
-    "QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254
-)
-SESSION = ProcessFacts("S", ((RUN, LINE),))
+IN_SESSION = ProcessFacts("S", ((SESSION, LINE),))
 NAP = ProcessFacts("S", ((LINE,),))
 MORE = "; no step and no line of output for 31 s; psclust why test says more"
 
@@ -35,9 +27,7 @@ def said(run: Replay, *, idle: bool = True, **facts: ProcessFacts) -> str | None
 
 
 def running(workers: int = 2) -> Replay:
-    return Replay(
-        make_plan(task_plan(PS), *(task_plan(Task("worker", index)) for index in range(workers)))
-    ).up()
+    return live(task_plan(PS), *(task_plan(Task("worker", index)) for index in range(workers)))
 
 
 def test_who_has_ended_and_who_is_waited_for_is_said_with_the_line() -> None:
@@ -45,9 +35,9 @@ def test_who_has_ended_and_who_is_waited_for_is_said_with_the_line() -> None:
         run = running()
         run.at(5, end)
         for process, where in [
-            (SESSION, "in a session call: s.run(train_op) (train.py:41)"),
+            (IN_SESSION, "in a session call: s.run(train_op) (train.py:41)"),
             (
-                ProcessFacts("S", ((RUN, Frame("step", "/lib/model.py", 7)),)),
+                ProcessFacts("S", ((SESSION, Frame("step", "/lib/model.py", 7)),)),
                 "in a session call: step (lib/model.py:7)",
             ),
             (
@@ -67,12 +57,7 @@ def test_who_has_ended_and_who_is_waited_for_is_said_with_the_line() -> None:
 def test_the_op_of_a_queue_runner_that_is_waited_for_is_named() -> None:
     run = running()
     run.at(5, Exited(W1, 0))
-    names = (
-        "MainThread",
-        "QueueRunnerThread-sync_token_q-close_on_stop",
-        "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany",
-    )
-    process = ProcessFacts("S", ((JOIN, LINE), (RUNNER,), (RUN, RUNNER)), names=names)
+    process = ProcessFacts("S", ((JOIN, LINE), (RUNNER,), (SESSION, RUNNER)), names=RUNNERS)
     where = "in Coordinator.join, while its queue runner is in sync_token_q_EnqueueMany"
     assert (
         said(run, worker_0=process)
@@ -83,7 +68,7 @@ def test_the_op_of_a_queue_runner_that_is_waited_for_is_named() -> None:
 def test_a_long_list_of_tasks_is_cut() -> None:
     run = running(9)
     run.at(5, *(Exited(Task("worker", index), 0) for index in range(3)))
-    assert said(run, **{f"worker_{index}": SESSION for index in range(3, 9)}) == (
+    assert said(run, **{f"worker_{index}": IN_SESSION for index in range(3, 9)}) == (
         "worker:0, worker:1 and worker:2 have ended; waiting for worker:3, worker:4, "
         f"worker:5 and 3 more, in a session call: s.run(train_op) (train.py:41){MORE}"
     )
@@ -91,21 +76,21 @@ def test_a_long_list_of_tasks_is_cut() -> None:
 
 def test_where_none_has_ended_all_must_wait() -> None:
     for processes, is_said in [
-        ((SESSION, SESSION), True),
-        ((SESSION, ProcessFacts("T")), True),
-        ((SESSION, NAP), False),
+        ((IN_SESSION, IN_SESSION), True),
+        ((IN_SESSION, ProcessFacts("T")), True),
+        ((IN_SESSION, NAP), False),
     ]:
         found = said(running(), worker_0=processes[0], worker_1=processes[1])
         assert (found is not None) is is_said
-    assert said(running(), worker_0=SESSION) is None
-    assert said(running(), worker_0=SESSION, worker_1=SESSION) == (
+    assert said(running(), worker_0=IN_SESSION) is None
+    assert said(running(), worker_0=IN_SESSION, worker_1=IN_SESSION) == (
         "no step and no line of output for 31 s, and no task uses the CPU: worker:0 and worker:1, "
         "in a session call: s.run(train_op) (train.py:41); psclust why test says more"
     )
 
 
 def test_the_task_behind_which_others_wait_is_named() -> None:
-    assert said(running(), ps_0=ProcessFacts("T"), worker_0=SESSION, worker_1=SESSION) == (
+    assert said(running(), ps_0=ProcessFacts("T"), worker_0=IN_SESSION, worker_1=IN_SESSION) == (
         "no step and no line of output for 31 s, and no task uses the CPU: worker:0 and worker:1, "
         "in a session call: s.run(train_op) (train.py:41), behind ps:0; psclust why test says more"
     )
@@ -141,21 +126,10 @@ def test_who_asks_again_and_again_whether_it_may_go_on_is_not_at_work() -> None:
         False,
         True,
     )
-    chief = ProcessFacts(
-        "S",
-        (
-            (
-                RUN,
-                Frame(
-                    "SessionManager.wait_for_session",
-                    "/tensorflow/python/training/session_manager.py",
-                    4,
-                ),
-            ),
-        ),
-    )
+    wait = of_tensorflow("SessionManager.wait_for_session", "training/session_manager.py")
+    chief = ProcessFacts("S", ((SESSION, wait),))
     assert said(running(), idle=False, worker_0=chief, worker_1=chief) == (
         "no step and no line of output for 31 s: worker:0 and worker:1, "
         "waiting for the chief to prepare the variables; psclust why test says more"
     )
-    assert said(running(), idle=False, worker_0=chief, worker_1=SESSION) is None
+    assert said(running(), idle=False, worker_0=chief, worker_1=IN_SESSION) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from histories import LIMITS, PS, USAGE, W0, W1, Replay, make_plan, task_plan, word
+from histories import LIMITS, PS, USAGE, W0, W1, Replay, live, make_plan, task_plan, word
 
 from psclust.spec.cluster import Task
 from psclust.supervise.events import (
@@ -103,18 +103,14 @@ def test_a_run_that_was_never_given_a_plan_can_be_stopped() -> None:
 
 
 def test_the_time_limit_ends_the_run() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100))).up()
+    run = live(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100))
     assert run.at(99, Tick()) == []
     assert run.at(100, Tick()) == ["TERM ps:0", "TERM worker:0"]
     assert run.outcome == Outcome(False, 124, "the time limit of 100 s was reached (deadlines.run)")
 
 
 def test_a_time_limit_may_be_success() -> None:
-    run = Replay(
-        make_plan(
-            task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100, run_exit_code=0)
-        )
-    ).up()
+    run = live(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100, run_exit_code=0))
     run.at(100, Tick())
     assert (run.outcome.ok, run.outcome.exit_code) == (True, 0)
 
@@ -171,7 +167,7 @@ def test_every_phase_in_which_a_task_lives_knows_how_it_can_end() -> None:
 
 
 def test_an_exit_code_that_is_taken_for_success_is_told() -> None:
-    run = Replay(make_plan(task_plan(W0, needs=(), ok_exit_codes=(0, 1)))).up()
+    run = live(task_plan(W0, needs=(), ok_exit_codes=(0, 1)))
     run.at(5, Exited(W0, 1))
     assert run.outcome == Outcome(
         True, 0, "worker:0 exited with code 1, which its ok_exit_codes allow"
