@@ -6,16 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from written_files import mistakes, write
 
-from psclust.errors import ClusterFileError
 from psclust.spec.load import load
 
 CONTRADICTIONS = {
     # tasks
-    "jobs: {}": (
-        "1: jobs: there is no task to start; give a job a count of 1 or more, "
-        "for example worker: 2."
-    ),
     "jobs: {ps: 0}": (
         "1: jobs: there is no task to start; give a job a count of 1 or more, "
         "for example worker: 2."
@@ -54,12 +50,7 @@ CONTRADICTIONS = {
         "1: program: found several words, 'python3 -m a.b --x={task_index}'; "
         "write program: -m a.b and args: ['--x={task_index}'], or the whole command as a list."
     ),
-    "program: python train.py": (
-        "1: program: found several words, 'python train.py'; write program: "
-        "train.py, or the whole command as a list."
-    ),
     "program: -m": "1: program: found '-m'; write train.py, module:program, or -m and a module.",
-    "program: ' '": "1: program: found ' '; write train.py, module:program, or -m and a module.",
     "program: a.py\nreplication: in-graph": (
         "2: replication: in-graph needs a psclust program (module:program); "
         "for a script of your own write coordinator, whose chief drives bare ps and worker servers."
@@ -78,12 +69,8 @@ CONTRADICTIONS = {
     "program: [a:b]\njobs: {ps: 1, worker: 0}": (
         "2: jobs.worker.count: a psclust program needs at least one worker; write 1 or more."
     ),
-    "program: a:b\nreplication: in-graph\njobs:\n  ps: 1\n  worker: 1\n  chief: 1": (
-        "6: jobs.chief: an in-graph program has one client, "
-        "which psclust adds by itself; remove this job."
-    ),
-    "program: a:b\nreplication: in-graph\njobs: {ps: 1, worker: 1, master: 1}": (
-        "3: jobs.master: an in-graph program has one client, "
+    "program: a:b\nreplication: in-graph\njobs:\n  ps: 1\n  worker: 1\n  master: 1": (
+        "6: jobs.master: an in-graph program has one client, "
         "which psclust adds by itself; remove this job."
     ),
     # what has no effect
@@ -93,10 +80,6 @@ CONTRADICTIONS = {
     "program: a.py\nplacement: balanced": (
         "2: placement.policy: only a psclust program (module:program) "
         "uses this, and a.py is none; remove it."
-    ),
-    "program: [./a, b]\nmax_staleness: 3": (
-        "2: max_staleness: only a psclust program (module:program) "
-        "uses this, and ./a b is none; remove it."
     ),
     "backup_workers: 1": (
         "1: backup_workers: only a psclust program (module:program) "
@@ -180,7 +163,6 @@ CONTRADICTIONS = {
         "or address:port such as 0.0.0.0:9400."
     ),
     "ports: 70000": "1: ports: found 70000; ports run from 1 to 65535.",
-    "ports: 0": "1: ports: found 0; ports run from 1 to 65535.",
     "ports: 2400-2300": "1: ports: the range 2400-2300 runs backwards; write 2300-2400.",
     "ports: 65535\njobs: {a: 3}": (
         "1: ports: 3 tasks from port 65535 on would go past 65535; begin at 65533 or below."
@@ -227,45 +209,30 @@ ALLOWED = {
 
 @pytest.mark.parametrize("text", CONTRADICTIONS)
 def test_a_contradiction_is_told_where_what_and_what_to_do(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yaml"
-    path.write_text(text)
-    with pytest.raises(ClusterFileError) as caught:
-        load(path, default_name="x")
-    assert caught.value.problems == (f"{path}:{CONTRADICTIONS[text]}",)
+    path = write(tmp_path, text)
+    assert mistakes(path) == [f"{path}:{CONTRADICTIONS[text]}"]
 
 
 @pytest.mark.parametrize("text", ALLOWED.values(), ids=ALLOWED)
 def test_what_fits_together_is_let_through(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yaml"
-    path.write_text(text)
-    load(path, default_name="x")
+    load(write(tmp_path, text), default_name="x")
 
 
-def test_nothing_is_judged_by_a_value_that_is_itself_a_mistake(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yaml"
-    path.write_text(
-        "hosts: a:2,b:x\njobs:\n  ps: {count: many, task_args: {5: [--x]}}\n"
-        "  worker: {count: 3, hosts: [c]}\n"
-    )
-    with pytest.raises(ClusterFileError) as caught:
-        load(path, default_name="x")
-    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
-        "hosts",
-        "jobs.ps.count",
-    ]
-
-
-def test_a_mistake_hides_only_what_rests_on_it(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.yaml"
-    path.write_text(
-        "hosts: a:2\nprogram: a:b\njobs:\n  ps: {count: many}\n  wokrer: {count: 9, hosts: [b]}\n"
-        "ends_with: [nobody]\n"
-    )
-    with pytest.raises(ClusterFileError) as caught:
-        load(path, default_name="x")
-    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
-        "jobs",
-        "jobs.ps.count",
-        "jobs.wokrer.hosts[0]",
-        "ends_with[0]",
-    ]
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (
+            "hosts: a:2,b:x\njobs:\n  ps: {count: many, task_args: {5: [--x]}}\n"
+            "  worker: {count: 3, hosts: [c]}\n",
+            ["hosts", "jobs.ps.count"],
+        ),
+        (
+            "hosts: a:2\nprogram: a:b\njobs:\n  ps: {count: many}\n"
+            "  wokrer: {count: 9, hosts: [b]}\nends_with: [nobody]\n",
+            ["jobs", "jobs.ps.count", "jobs.wokrer.hosts[0]", "ends_with[0]"],
+        ),
+    ],
+    ids=["nothing is judged by a value that is a mistake", "what does not rest on it is judged"],
+)
+def test_a_mistake_hides_only_what_rests_on_it(text: str, keys: list[str], tmp_path: Path) -> None:
+    assert [problem.split(": ")[1] for problem in mistakes(write(tmp_path, text))] == keys

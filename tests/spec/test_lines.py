@@ -27,25 +27,11 @@ SYNTAX = {
             "a wrong indentation, or a text with ': ' that needs quotes."
         ),
     ),
-    "a: b: c": (
-        1,
-        (
-            "a colon where none is expected; look for a key without a colon above, "
-            "a wrong indentation, or a text with ': ' that needs quotes."
-        ),
-    ),
     "jobs: {}\nps 2\n": (
         2,
         "a key without a colon; write key: value, and quote a text that runs over several lines.",
     ),
     "args: [--ps={ps_hosts}]": (
-        1,
-        (
-            "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; "
-            "close it, or quote the text."
-        ),
-    ),
-    "args: [a,\n  b\nname: x": (
         1,
         (
             "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; "
@@ -99,11 +85,6 @@ SUSPECT = {
         ("args", 0),
         2,
         "YAML takes {ps_hosts} for a mapping; write it in quotes: '{ps_hosts}'.",
-    ),
-    "env:\n  A: {address}": (
-        ("env", "A"),
-        2,
-        "YAML takes {address} for a mapping; write it in quotes: '{address}'.",
     ),
     "a: &a [*a]": (
         ("a", 0),

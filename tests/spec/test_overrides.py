@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from written_files import mistakes, write
 
-from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import Job
@@ -17,17 +17,12 @@ WORKERS = ("jobs", "worker", "count")
 
 
 def loaded(folder: Path, text: str | None, *overrides: Override) -> ClusterFile:
-    path = None
-    if text is not None:
-        path = folder / "cluster.yaml"
-        path.write_text(text, encoding="utf-8")
-    return load(path, overrides, default_name="x")
+    return load(None if text is None else write(folder, text), overrides, default_name="x")
 
 
-def mistakes(folder: Path, text: str | None, *overrides: Override) -> list[str]:
-    with pytest.raises(ClusterFileError) as caught:
-        loaded(folder, text, *overrides)
-    return [problem.replace(f"{folder}/", "") for problem in caught.value.problems]
+def refused(folder: Path, text: str | None, *overrides: Override) -> list[str]:
+    found = mistakes(None if text is None else write(folder, text), *overrides)
+    return [problem.replace(f"{folder}/", "") for problem in found]
 
 
 @pytest.mark.parametrize("text", ["jobs: {ps: 1, worker: 3}", "jobs: {ps: {count: 1}, worker: 3}"])
@@ -88,7 +83,7 @@ def test_hosts_on_the_command_line_replace_a_hostfile_and_the_reverse(tmp_path: 
 
 def test_a_hostfile_flag_is_relative_to_the_working_folder_not_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "hosts-of-this-test.txt").write_text("c slots=4\n")
-    found = mistakes(
+    found = refused(
         tmp_path, "name: x", Override("--hostfile", ("hostfile",), "hosts-of-this-test.txt")
     )
     assert found == ["--hostfile: hosts-of-this-test.txt: there is no such file; check the name."]
@@ -102,7 +97,7 @@ def test_the_same_flag_twice_means_the_last_one(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_flag_names_the_flag_and_comes_first(tmp_path: Path) -> None:
-    assert mistakes(
+    assert refused(
         tmp_path,
         "nmae: x\njobs: {ps: 1}",
         Override("--ps", PS, -1),
@@ -126,7 +121,7 @@ def test_a_mistake_in_a_flag_names_the_flag_and_comes_first(tmp_path: Path) -> N
 
 def test_a_contradiction_between_a_flag_and_the_file_names_the_flag(tmp_path: Path) -> None:
     text = "hosts: a:2, b:2\njobs: {ps: 1, worker: 3}"
-    assert mistakes(tmp_path, text, Override("--workers", WORKERS, 5)) == [
+    assert refused(tmp_path, text, Override("--workers", WORKERS, 5)) == [
         (
             "--workers: 5 workers and 1 ps need 6 slots; the hosts offer 4 (a: 2, b: 2). "
             "Lower the count or raise slots."
@@ -135,7 +130,7 @@ def test_a_contradiction_between_a_flag_and_the_file_names_the_flag(tmp_path: Pa
 
 
 def test_a_contradiction_with_a_default_names_the_key(tmp_path: Path) -> None:
-    assert mistakes(tmp_path, None, Override("-H", ("hosts",), "a:1")) == [
+    assert refused(tmp_path, None, Override("-H", ("hosts",), "a:1")) == [
         (
             "jobs.worker.count: 2 workers and 1 ps need 3 slots; the hosts offer 1 (a: 1). "
             "Lower the count or raise slots."
@@ -144,7 +139,7 @@ def test_a_contradiction_with_a_default_names_the_key(tmp_path: Path) -> None:
 
 
 def test_flags_that_say_two_things_are_refused(tmp_path: Path) -> None:
-    assert mistakes(
+    assert refused(
         tmp_path,
         None,
         Override("-H", ("hosts",), "a"),
@@ -158,6 +153,6 @@ def test_flags_that_say_two_things_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_flag_below_something_that_is_no_mapping_leaves_the_file_to_blame(tmp_path: Path) -> None:
-    assert mistakes(tmp_path, "jobs: 3", Override("--ps", PS, 2)) == [
+    assert refused(tmp_path, "jobs: 3", Override("--ps", PS, 2)) == [
         "cluster.yaml:1: jobs: found 3; write a mapping such as {ps: 1, worker: 2}.",
     ]

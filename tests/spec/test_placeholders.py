@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from written_files import mistakes, write
 
-from psclust.errors import ClusterFileError
-from psclust.spec.load import Override, load
+from psclust.spec.load import Override
 
 FILE = """\
 program: train.py
@@ -26,16 +25,9 @@ update: sycn
 """
 
 
-def problems(path: Path | None, *overrides: Override) -> list[str]:
-    with pytest.raises(ClusterFileError) as caught:
-        load(path, overrides, default_name="x")
-    return list(caught.value.problems)
-
-
 def test_each_mistake_has_its_line_and_says_what_to_write(tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text(FILE)
-    found = [line.removeprefix(f"{path}:") for line in problems(path)]
+    path = write(tmp_path, FILE)
+    found = [line.removeprefix(f"{path}:") for line in mistakes(path)]
     has = "'{address:ps:2} {address:worker:0} {address:ps}' has "
     assert [line.replace(has, "").partition(" known")[0] for line in found] == [
         (
@@ -70,6 +62,6 @@ def test_those_on_the_command_line_are_named_by_their_flag() -> None:
         Override("PROGRAM", ("args",), ["{task}"]),
         Override("--env", ("env", "X"), "{y}"),
     )
-    found = problems(None, *given)
+    found = mistakes(None, *given)
     assert found[0].startswith("PROGRAM: [0]: '{task}' has the unknown placeholder {task}; ")
     assert found[1].startswith("--env: '{y}' has the unknown placeholder {y}; known are ")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from psclust.errors import ClusterFileError
-from psclust.spec.load import load
+from psclust.spec.load import Override, load
 
 
-def mistakes(path: Path) -> list[str]:
+def mistakes(path: Path | None, *overrides: Override, **options: Any) -> list[str]:
+    """options: of `load`."""
     with pytest.raises(ClusterFileError) as caught:
-        load(path, default_name="x")
+        load(path, overrides, default_name="x", **options)
     return list(caught.value.problems)
 
 
