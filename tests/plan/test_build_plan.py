@@ -1,46 +1,36 @@
-"""From a cluster file to arguments, environment and roles."""
+"""From a cluster file to arguments, environment and roles, where no file of cluster_specs/ shows it
+(`test_golden_plans.py`)."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from script_sources import CLASSIC, LAUNCHER, plan_of
 
 from psclust.errors import UsageError
 from psclust.plan.build_plan import RemoteHost, Run, build_plan
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import compare
-from psclust.plan.script_facts import ScriptFacts, read_facts
+from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import GRPC_OPTIONS, THREADS, HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
 PORTS = {
     Task(job, index): 1000 * number + index
     for number, job in enumerate(("ps", "worker", "chief", "client"), 2)
     for index in range(4)
 }
-FLAGS_SCRIPT = (
-    'for name in ("ps_hosts", "worker_hosts", "job_name"):\n    flags.DEFINE_string(name, "", "")\n'
-    'p.add_argument("--task_index")\n'
-)
 
 
 def plan(
     *, launcher: HostEnvironment = LAUNCHER, script_text: str | None = None, **file: Any
 ) -> Plan:
     """`script_text`: the source of every job's program."""
-    made = ClusterFile(**{"name": "test", "jobs": {"ps": 1, "worker": 2}, **file})
-    scripts = (
-        {}
-        if script_text is None
-        else {entry.name: read_facts([script_text]) for entry in lay_out(made).jobs}
-    )
-    return build_plan(made, lay_out(made), launcher, Run("r1", "/runs/r1"), PORTS, scripts=scripts)
+    return plan_of(script_text, PORTS, launcher, **file)
 
 
 def tail(entry: Plan, task: str) -> list[str]:
@@ -48,40 +38,11 @@ def tail(entry: Plan, task: str) -> list[str]:
     return list(entry[Task.parse(task)].argv[2:])
 
 
-def test_without_a_program_every_task_is_a_bare_server_and_nobody_ends_the_run() -> None:
-    made = plan()
-    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.bare_server"] * 3
-    assert all(
-        task.serves and task.role == "server" and not task.decides and task.preload == "library"
-        for task in made.tasks
-    )
-
-
-def test_a_script_that_defines_the_classic_flags_gets_them_and_no_tf_config() -> None:
-    made = plan(program="train.py", args=["--lr", "0.1"], script_text=FLAGS_SCRIPT)
-    assert tail(made, "worker:1") == [
-        "--lr",
-        "0.1",
-        "--ps_hosts=127.0.0.1:2000",
-        "--worker_hosts=127.0.0.1:3000,127.0.0.1:3001",
-        "--job_name=worker",
-        "--task_index=1",
-    ]
-    assert all("TF_CONFIG" not in task.env for task in made.tasks)
-    assert "role_by: flags" in made.notes[0]
-
-
-def test_any_other_script_gets_tf_config_and_its_arguments_untouched() -> None:
-    made = plan(program="train.py", args=["--lr", "0.1"], script_text="print('no flags')")
-    assert tail(made, "ps:0") == ["--lr", "0.1"]
-    assert json.loads(made[Task("ps", 0)].env["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
-
-
 def test_the_flags_of_a_script_come_beside_placeholders() -> None:
     made = plan(
         program="train.py",
         args=["--cluster=ps|{ps_hosts},worker|{worker_hosts}", "{{x}}"],
-        script_text=FLAGS_SCRIPT,
+        script_text=CLASSIC,
     )
     assert tail(made, "worker:0") == [
         "--cluster=ps|127.0.0.1:2000,worker|127.0.0.1:3000,127.0.0.1:3001",
@@ -92,13 +53,6 @@ def test_the_flags_of_a_script_come_beside_placeholders() -> None:
         "--task_index=0",
     ]
     assert "TF_CONFIG" not in made[Task("worker", 0)].env
-
-
-def test_an_unknown_placeholder_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(
-        UsageError, match=r"unknown placeholder \{ps_host\}; known are address, .*ps_hosts"
-    ):
-        plan(program="train.py", args=["{ps_host}"])
 
 
 def test_extra_arguments_and_environment_of_one_job_and_one_task() -> None:
@@ -116,69 +70,11 @@ def test_extra_arguments_and_environment_of_one_job_and_one_task() -> None:
     assert tail(made, "ps:0") == []
 
 
-def test_a_command_per_job_and_a_client_outside_the_cluster() -> None:
-    jobs = {
-        "ps": {"run": "server"},
-        "worker": {"run": ["serve.sh", "{task_index}"]},
-        "trainer": {"in_cluster": False, "run": ["train.py"]},
-    }
-    made = plan(jobs=jobs)
-    assert made[Task("worker", 0)].argv == ("serve.sh", "0")
-    assert made[Task("worker", 0)].preload is None
-    trainer = made[Task("trainer", 0)]
-    assert trainer.argv == ("python", "train.py")
-    assert trainer.address is None
-    assert "trainer" not in made.cluster.jobs
-
-
 def test_a_program_is_told_of_backup_workers_and_of_staleness_where_the_file_says_so() -> None:
     env = plan(program="pkg.train:program", update="sync", backup_workers=1)[Task("worker", 0)].env
     assert (env["PSCLUST_BACKUP_WORKERS"], "PSCLUST_MAX_STALENESS" in env) == ("1", False)
     env = plan(program="pkg.train:program", max_staleness=0)[Task("worker", 1)].env
     assert ("PSCLUST_BACKUP_WORKERS" in env, env["PSCLUST_MAX_STALENESS"]) == (False, "0")
-
-
-def test_in_graph_adds_one_client_that_decides_and_bare_servers() -> None:
-    made = plan(program="pkg.train:program", replication="in-graph")
-    assert [str(task.task) for task in made.tasks if task.serves] == [
-        "ps:0",
-        "worker:0",
-        "worker:1",
-    ]
-    client = made[Task("client", 0)]
-    assert client.argv == ("python", "-m", "psclust.train", "pkg.train:program")
-    assert client.decides
-    assert set(client.needs) == {Task("ps", 0), Task("worker", 0), Task("worker", 1)}
-    assert client.env["PSCLUST_REPLICATION"] == "in-graph"
-    assert client.address == "127.0.0.1:5000"
-
-
-def test_between_graph_runs_the_program_on_workers_and_all_of_them_decide() -> None:
-    made = plan(program="pkg.train:program", update="sync")
-    assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0"]
-    assert [str(task.task) for task in made.tasks if task.decides] == ["worker:0", "worker:1"]
-    assert made[Task("worker", 0)].env["PSCLUST_UPDATE"] == "sync"
-
-
-def test_a_coordinator_script_gets_bare_servers_and_a_chief_of_its_own() -> None:
-    made = plan(program="train.py", replication="coordinator")
-    assert [str(task.task) for task in made.tasks if task.serves] == [
-        "ps:0",
-        "worker:0",
-        "worker:1",
-    ]
-    assert [str(task.task) for task in made.tasks if task.decides] == ["chief:0"]
-    assert json.loads(made[Task("chief", 0)].env["TF_CONFIG"])["cluster"]["chief"] == [
-        "127.0.0.1:4000"
-    ]
-
-
-def test_an_evaluator_is_outside_the_cluster_and_never_decides() -> None:
-    made = plan(program="train.py", jobs={"ps": 1, "worker": 1, "evaluator": 1})
-    evaluator = made[Task("evaluator", 0)]
-    assert (evaluator.role, evaluator.decides, evaluator.address) == ("side", False, None)
-    assert json.loads(evaluator.env["TF_CONFIG"])["task"] == {"type": "evaluator", "index": 0}
-    assert "evaluator" not in json.loads(evaluator.env["TF_CONFIG"])["cluster"]
 
 
 @pytest.mark.parametrize(
@@ -260,11 +156,6 @@ def test_gpus_are_counted_among_those_that_the_host_allows() -> None:
         plan(launcher=allowed, program="train.py", jobs={**jobs, "worker": {"count": 3, "gpus": 1}})
 
 
-def test_gpus_are_shared_out_in_order_and_ps_tasks_see_none() -> None:
-    made = plan(program="train.py", jobs={"ps": 1, "worker": {"count": 2, "gpus": 2}})
-    assert [task.env["CUDA_VISIBLE_DEVICES"] for task in made.tasks] == ["", "0,1", "2,3"]
-
-
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_the_devices_of_a_worker_reach_its_server_or_its_program(replication: str) -> None:
     made = plan(
@@ -300,11 +191,6 @@ def test_a_python_server_is_a_plain_tf_train_server() -> None:
         "psclust.runtime.python_server",
         "psclust.runtime.bare_server",
     ]
-
-
-def test_given_addresses_are_used_as_they_are() -> None:
-    made = plan(jobs={"ps": {"addresses": ["127.0.0.1:7000", "127.0.0.1:7001"]}, "worker": 1})
-    assert made.cluster.jobs["ps"] == ("127.0.0.1:7000", "127.0.0.1:7001")
 
 
 def test_comparing_says_which_part_differs_and_ignores_what_only_psclust_looks_at() -> None:

@@ -7,15 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
+from script_sources import LAUNCHER
 
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import lay_out
-from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.load import load
 
-LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
 JOBS = "jobs: {controller: 1, ps: 2, worker: 2}\nprogram: train.py\n"
 
 

@@ -6,30 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from script_sources import ALL, CLASSIC, READS, SILENT
+from script_sources import ALL, CLASSIC, READS, SILENT, plan_of
 
-from psclust.plan.build_plan import Run, build_plan
-from psclust.plan.cluster_layout import lay_out
-from psclust.plan.script_facts import read_facts
-from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
-from psclust.spec.cluster_file import ClusterFile
-
-LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
 
 
 def made(source: str | None, **keys: Any) -> tuple[TaskPlan, tuple[str, ...]]:
     """worker:0, and the notes, of a script with this source."""
-    file = ClusterFile(
-        **{"name": "test", "jobs": {"ps": 1, "worker": 2}, "program": "train.py", **keys}
-    )
-    scripts = (
-        {entry.name: read_facts([source]) for entry in lay_out(file).jobs}
-        if source is not None
-        else {}
-    )
-    plan = build_plan(file, lay_out(file), LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
+    plan = plan_of(source, **{"program": "train.py", **keys})
     return plan[Task("worker", 0)], plan.notes
 
 
@@ -284,28 +269,14 @@ TWO_FLAGS = 'p.add_argument("--job_name"); p.add_argument("--task_index")\n'
 def test_a_script_that_learns_no_addresses_is_asked_for_them_and_not_expected_at_psclusts(
     source: str | None, keys: dict[str, Any], asks: bool
 ) -> None:
-    file = ClusterFile(
-        **{"name": "test", "jobs": {"ps": 1, "worker": 2}, "program": "train.py", **keys}
-    )
-    scripts = {job: read_facts([source]) for job in ("ps", "worker")} if source is not None else {}
-    plan = build_plan(file, lay_out(file), LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
+    plan = plan_of(source, program="train.py", **keys)
     assert ("under `addresses:`" in "".join(plan.notes)) is asks
     assert plan[Task("ps", 0)].listens is not (asks or keys.get("role_by") == "none")
 
 
 def test_a_ps_with_addresses_of_its_own_is_expected_there() -> None:
     jobs = {"ps": {"addresses": ["127.0.0.1:1"]}, "worker": {"addresses": ["127.0.0.1:2"]}}
-    file = ClusterFile(
-        name="test", jobs=jobs, program="train.py", args=["{job_name}", "{task_index}"]
-    )
-    plan = build_plan(
-        file,
-        lay_out(file),
-        LAUNCHER,
-        Run("r", "/runs/r"),
-        {},
-        scripts={job: read_facts([FIXED]) for job in jobs},
-    )
+    plan = plan_of(FIXED, jobs=jobs, program="train.py", args=["{job_name}", "{task_index}"])
     assert plan[Task("ps", 0)].listens
 
 
