@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.plan.task_environment import inherited
-from psclust.plan.task_plan import RestartPolicy, TaskPlan
+from beds.plans import program_plan
 from psclust.spec.cluster import Task
 from psclust.testing.wait import wait_until
 from psclust.transport.local_transport import LocalTransport
@@ -27,17 +26,13 @@ class Listener:
 
     reasons: list[str] = field(default_factory=list)
     work: list[Callable[[], None]] = field(default_factory=list)
-    pids: list[int] = field(default_factory=list)
-    codes: list[int] = field(default_factory=list)
 
-    def started(self, task: Task, pid: int) -> None:
-        self.pids.append(pid)
+    def started(self, task: Task, pid: int) -> None: ...
 
     def not_started(self, task: Task, reason: str) -> None:
         self.reasons.append(reason)
 
-    def exited(self, task: Task, code: int) -> None:
-        self.codes.append(code)
+    def exited(self, task: Task, code: int) -> None: ...
 
     def soon(self, work: Callable[[], None]) -> None:
         self.work.append(work)
@@ -50,28 +45,10 @@ class Bed:
     folder: Path
     listener: Listener
     transport: LocalTransport
-    environ: dict[str, str]
 
-    def start(self, python: str | Path, env: dict[str, str] | None = None) -> None:
-        never = RestartPolicy("never", 0, 1.0, 1.0, 1.0)
+    def start(self, python: str | Path) -> None:
         argv = (str(python), "-c", "print('ran')")
-        task = Task("worker", 0)
-        plan = TaskPlan(
-            task,
-            "localhost",
-            None,
-            argv,
-            env or {},
-            "/",
-            "tensorflow",
-            "program",
-            False,
-            (),
-            True,
-            (0,),
-            never,
-            recovery_wait_s=None,
-        )
+        plan = program_plan(Task("worker", 0), "localhost", argv, preload="tensorflow")
         self.transport.start(plan, 1, self.folder / "log")
 
     def reason(self) -> str:
@@ -91,9 +68,8 @@ class Bed:
 def here(tmp_path: Path) -> Iterator[Bed]:
     listener = Listener()
     with (tmp_path / "complaints").open("wb") as log:
-        environ = dict(os.environ)
-        transport = LocalTransport(listener, environ, {}, log.fileno())
-        yield Bed(tmp_path, listener, transport, inherited(environ))
+        transport = LocalTransport(listener, dict(os.environ), {}, log.fileno())
+        yield Bed(tmp_path, listener, transport)
         transport.close()
 
 

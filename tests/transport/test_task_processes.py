@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.plan.task_plan import RestartPolicy, TaskPlan
+from beds.plans import program_plan
 from psclust.spec.cluster import Task
 from psclust.testing.wait import wait_until
 from psclust.transport.task_processes import StartInFlight, TaskProcesses
@@ -46,24 +46,7 @@ class Bed:
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def begin(self) -> StartInFlight:
-        never = RestartPolicy("never", 0, 1.0, 1.0, 1.0)
-        plan = TaskPlan(
-            TASK,
-            "localhost",
-            None,
-            ("run",),
-            {},
-            "/",
-            None,
-            "program",
-            False,
-            (),
-            True,
-            (0,),
-            never,
-            recovery_wait_s=None,
-        )
-        start = StartInFlight(plan, 1, Path("log"), 2)
+        start = StartInFlight(program_plan(TASK, "localhost", ("run",)), 1, Path("log"), 2)
         self.processes.begin(start)
         return start
 
