@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plans import program_plan
-
 import psclust
 from beds.hosts import BedHost, HostBed
+from beds.plans import program_plan
 from psclust.agent.access import AgentAccess, Identity
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.agent_client import AgentClient

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from started_agents import WORKER, Started, starting
+from started_agents import WORKER, Started
 
-from beds.hosts import HostBed, host_bed
+from beds.hosts import HostBed
 from psclust.spec.cluster import Host
 from psclust.testing.wait import wait_until
 
@@ -18,18 +18,6 @@ pytestmark = pytest.mark.process
 isolated = pytest.mark.skipif(
     os.geteuid() != 0, reason="hosts that can be cut off are namespaces, which need root"
 )
-
-
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as bed:
-        yield bed
-
-
-@pytest.fixture
-def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    with starting(bed, tmp_path) as start:
-        yield start
 
 
 def test_tasks_and_agent_end_after_the_lease_without_a_launcher(
@@ -81,12 +69,12 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
 )
 def test_a_cut_of_nine_tenths_of_the_lease_loses_nothing(
     start: Callable[..., Started],
-    bed: HostBed,
+    hosts: HostBed,
     monkeypatch: pytest.MonkeyPatch,
     after: float,
     via: Host | None,
 ) -> None:
-    monkeypatch.setenv("HOME", str(bed.home))
+    monkeypatch.setenv("HOME", str(hosts.home))
     agent = start(lease_s=10.0, via=via)
     agent.run("import time\nfor i in range(150): print(i, flush=True); time.sleep(0.1)")
     wait_until(lambda: "3\n" in agent.log(), what="the first lines")
@@ -128,23 +116,3 @@ def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(
         "stopping: the supervisor has not renewed its lease"
         in (Path(agent.reply.folder) / "supervisor.log").read_text()
     )
-
-
-@pytest.mark.long
-def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(
-    start: Callable[..., Started],
-) -> None:
-    agent = start(lease_s=10.0)
-    agent.run("import time; print('up', flush=True); time.sleep(15); print('through')")
-    wait_until(lambda: "up" in agent.log(), what="the task")
-    agent.host.run("kill", "-STOP", str(agent.reply.pid))
-    stopped = time.monotonic()
-    try:
-        wait_until(
-            lambda: time.monotonic() > stopped + 0.9 * 10.0, what="the end of the standstill"
-        )
-    finally:
-        agent.host.run("kill", "-CONT", str(agent.reply.pid))
-    agent.wait_for("exited", WORKER, 0)
-    assert agent.log().split() == ["up", "through"]
-    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
-from plans import program_plan
-from started_agents import WORKER, Started, starting
+from started_agents import WORKER, Started
 
 import psclust
-from beds.hosts import BedHost, HostBed, host_bed
+from beds.hosts import BedHost
+from beds.plans import program_plan
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.access import Identity, server_name
 from psclust.agent.agent_calls import agent_stub
@@ -27,18 +26,6 @@ from psclust.testing.wait import wait_until
 from psclust.transport.api import Output
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as bed:
-        yield bed
-
-
-@pytest.fixture
-def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    with starting(bed, tmp_path) as start:
-        yield start
 
 
 def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> None:
@@ -123,12 +110,8 @@ def test_output_that_does_not_fit_on_the_launcher_is_kept_in_memory(
 
 def test_a_missing_program_is_reported(start: Callable[..., Started]) -> None:
     agent = start()
-    agent.client.start(
-        replace(
-            program_plan(WORKER, agent.host.name, ("/no/such/python", "x.py")), preload="tensorflow"
-        ),
-        1,
-    )
+    argv = ("/no/such/python", "x.py")
+    agent.client.start(program_plan(WORKER, agent.host.name, argv, preload="tensorflow"), 1)
     wait_until(lambda: agent.recorder.events, what="an event")
     assert agent.recorder.events[0][0] == "not started"
 
@@ -155,23 +138,18 @@ def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noti
     wait_until(lambda: agent.recorder.silences == [True], what="the silence")
 
 
-def test_calls_to_an_agent_that_has_stopped_fail_at_once(start: Callable[..., Started]) -> None:
-    agent = start()
-    agent.host.run("kill", "-TERM", str(agent.reply.pid))
-    agent.wait_for("lost", "h1")
-    with pytest.raises(StartError, match=r"^h1: its agent has stopped: it got SIGTERM\.$"):
-        agent.client.probe([])
-
-
-def test_an_agent_that_stops_before_the_supervisor_has_connected_still_says_why(
-    start: Callable[..., Started],
+@pytest.mark.parametrize("early", [False, True], ids=["connected", "not connected yet"])
+def test_an_agent_that_stops_says_why_and_calls_to_it_fail_at_once(
+    start: Callable[..., Started], early: bool
 ) -> None:
     def stop(host: BedHost, reply: AgentReply) -> None:
         host.run("kill", "-TERM", str(reply.pid))
         log = RunFolder(Path(reply.folder)).supervisor_log
         wait_until(lambda: "stopping: it got SIGTERM" in log.read_text(), what="the agent to stop")
 
-    agent = start(before_connecting=stop)
+    agent = start(before_connecting=stop) if early else start()
+    if not early:
+        stop(agent.host, agent.reply)
     agent.wait_for("lost", "h1")
     with pytest.raises(StartError, match=r"^h1: its agent has stopped: it got SIGTERM\.$"):
         agent.client.probe([])

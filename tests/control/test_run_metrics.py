@@ -4,8 +4,6 @@ scrapes at once."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -168,18 +166,3 @@ def test_an_ended_run_has_no_metrics() -> None:
         raise RunEndedError("the run has ended")
 
     assert list(RunMetrics("digits", ended, lambda: 0.0).collect()) == []
-
-
-def test_a_supervisor_without_metrics_does_not_load_their_library() -> None:
-    parts = (
-        "psclust.launch.start_run, psclust.control.supervisor_process, "
-        "psclust.control.supervisor_service"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "psclust.control.remote_transport" in run.stdout.split()
-    assert "prometheus_client" not in run.stdout.split()

@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 import pytest
-from plans import program_plan
 
+from beds.plans import program_plan
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.access import AgentAccess
 from psclust.agent.agent_calls import serve_agent
