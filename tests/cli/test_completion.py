@@ -143,12 +143,11 @@ def test_zsh_completes_on_its_line(shell_bed: CommandBed) -> None:
 
 def test_every_option_of_up_has_a_variable(bed: CommandBed) -> None:
     values = {"PS": "3", "JOB": "chief=1 evaluator=1", "SYNC": "true", "NAME": "named"}
-    code, said = bed.run(
+    said = bed.done(
         "plan",
         "psclust.examples.digits:program",
         env={f"PSCLUST_UP_{name}": value for name, value in values.items()},
     )
-    assert code == 0, said
     assert all(f"{task}  on localhost" in said for task in ("ps:2", "chief:0", "evaluator:0")), said
     assert said.endswith("named is not up; `up` would start 7 tasks.\n")
     assert "PSCLUST_UPDATE=sync" in said
@@ -165,8 +164,5 @@ def test_every_option_of_up_has_a_variable(bed: CommandBed) -> None:
 def test_a_mistake_is_named_by_its_place(
     bed: CommandBed, env: dict[str, str], flags: list[str], source: str
 ) -> None:
-    code, said = bed.run("up", *flags, "--", "true", env=env)
-    assert (code, said) == (
-        2,
-        f"psclust: {source}: found -3; write a whole number from 0 to 4096.\n",
-    )
+    said = bed.fails(2, "up", *flags, "--", "true", env=env)
+    assert said == f"psclust: {source}: found -3; write a whole number from 0 to 4096.\n"

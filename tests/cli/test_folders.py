@@ -41,7 +41,7 @@ def test_a_relative_xdg_state_home_is_ignored(bed: CommandBed) -> None:
         "XDG_STATE_HOME": "relative",
         "HOME": str(bed.folder / "home"),
     }
-    assert bed.run("up", "--ps", "0", "--workers", "1", "--", "true")[0] == 0
+    bed.done("up", "--ps", "0", "--workers", "1", "--", "true")
     assert not (bed.folder / "relative").exists()
     assert (bed.folder / "home" / ".local" / "state" / "psclust" / "bed" / "current").exists()
 

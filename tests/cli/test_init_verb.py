@@ -96,8 +96,7 @@ def test_a_script_is_looked_at(
     bed: CommandBed, source: str, keys: dict[str, object], said: str
 ) -> None:
     bed.write("train.py", source)
-    code, output = bed.run_here("init", "--from", "train.py")
-    assert code == 0, output
+    output = bed.done_here("init", "--from", "train.py")
     assert output.startswith(said)
     assert output.endswith(WROTE)
     text = (bed.folder / "cluster.psclust.yaml").read_text(encoding="utf-8")
@@ -110,32 +109,19 @@ def test_a_script_is_looked_at(
 
 
 def test_up_finds_the_file_and_names_the_cluster_after_the_folder(bed: CommandBed) -> None:
-    assert bed.run_here("init", "true.py") == (
-        0,
-        (
-            "wrote cluster.psclust.yaml, and .psclust.schema.json for editors; "
-            "look at it, then: psclust up\n"
-        ),
-    )
+    assert bed.done_here("init", "true.py") == WROTE
     bed.write("true.py", "")
-    code, said = bed.run_here("plan")
-    assert code == 0, said
+    said = bed.done_here("plan")
     assert said.endswith(f"{bed.folder.name} is not up; `up` would start 3 tasks.\n")
-    code, said = bed.run_here("init")
-    assert (code, said) == (
-        2,
-        (
-            "psclust: cluster.psclust.yaml exists already; it is left as it is. "
-            "Choose another name with -f.\n"
-        ),
+    said = bed.fails_here(2, "init")
+    assert said == (
+        "psclust: cluster.psclust.yaml exists already; it is left as it is. "
+        "Choose another name with -f.\n"
     )
-    assert bed.run_here("init", "-f", "psclust.yaml", "true.py")[0] == 0
-    assert bed.run_here("plan") == (
-        2,
-        (
-            "psclust: there are psclust.yaml and cluster.psclust.yaml here; "
-            "name one with -f, or remove one.\n"
-        ),
+    bed.done_here("init", "-f", "psclust.yaml", "true.py")
+    assert bed.fails_here(2, "plan") == (
+        "psclust: there are psclust.yaml and cluster.psclust.yaml here; "
+        "name one with -f, or remove one.\n"
     )
     assert bed.run_here("init", "--from", "no.py", "-f", "x.yaml")[1].startswith(
         "psclust: --from no.py: there is no such file here"

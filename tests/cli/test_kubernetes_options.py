@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 
 
 @pytest.mark.parametrize(
@@ -29,25 +29,14 @@ from beds.command import CommandBed
 def test_options_that_contradict_each_other_are_refused(
     words: list[str], said: str, bed: CommandBed
 ) -> None:
-    assert bed.run_here(*words) == (2, f"psclust: {said}\n")
+    assert bed.fails_here(2, *words) == f"psclust: {said}\n"
 
 
 def test_a_plan_shows_the_pods_and_what_is_run_in_them(bed: CommandBed) -> None:
     bed.write("train.py", "")
-    code, said = bed.run_here(
-        "plan",
-        "--kubernetes",
-        "--image",
-        "a",
-        "--ps",
-        "0",
-        "--workers",
-        "1",
-        "--role-by",
-        "none",
-        "train.py",
+    said = bed.done_here(
+        *typed("plan --kubernetes --image a --ps 0 --workers 1 --role-by none train.py")
     )
-    assert code == 0, said
     assert "hosts: 1 pod of a\n" in said
     assert "worker:0  on worker-0" in said
     assert (

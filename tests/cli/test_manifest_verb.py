@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import yaml
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 
 
 def test_flags_alone_make_a_manifest(bed: CommandBed) -> None:
-    code, said = bed.run_here(
-        "manifest",
-        "--image",
-        "a/b:1",
-        "--ps",
-        "2",
-        "--workers",
-        "3",
-        "--name",
-        "d",
-        "train.py",
-        "--lr",
-        "0.1",
+    said = bed.done_here(
+        *typed("manifest --image a/b:1 --ps 2 --workers 3 --name d train.py --lr 0.1")
     )
     (found,) = yaml.safe_load_all(said)
-    assert code == 0
     assert {
         job["name"]: job["template"]["spec"]["completions"]
         for job in found["spec"]["replicatedJobs"]
@@ -40,12 +28,11 @@ def test_a_file_in_the_folder_is_found_and_flags_win(bed: CommandBed) -> None:
 
 def test_an_allocation_around_it_does_not_matter(bed: CommandBed) -> None:
     bed.environ |= {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}
-    assert bed.run_here("manifest", "--image", "a", "--name", "d", "train.py")[0] == 0
+    bed.done_here("manifest", "--image", "a", "--name", "d", "train.py")
 
 
 def test_mistakes_come_together_and_nothing_is_printed(bed: CommandBed) -> None:
-    code, said = bed.run_here("manifest", "-H", "a,b", "--name", "D_1", "train.py")
-    assert code == 2
+    said = bed.fails_here(2, "manifest", "-H", "a,b", "--name", "D_1", "train.py")
     assert [line.partition(":")[2].split(":")[0].strip() for line in said.splitlines()] == [
         "--name",
         "-H",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,14 +25,11 @@ WAIT = "echo '<script>document.title=1</script>'; until [ -e finish ]; do sleep 
 
 
 def test_a_live_run_and_a_failed_one(bed: CommandBed) -> None:
-    assert bed.run("up", "-d", "--ps", "0", "--workers", "2", "--", "bash", "-c", WAIT)[0] == 0
-    pid = bed.wait_for("worker:1", "running").pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    bed.done("up", "-d", "--ps", "0", "--workers", "2", "--", "bash", "-c", WAIT)
+    bed.signal("worker:1")
     bed.wait_for("worker:1", "running", attempt=2)
     wait_until(lambda: len(list(read_samples(bed.run_folder().samples))) > 2, what="samples")
-    code, said = bed.run_here("report", "--text")
-    assert code == 0
+    said = bed.done_here("report", "--text")
     assert said.startswith("bed is live: run ")
     assert "worker:1  attempt 1 was killed by SIGKILL" in said
     found = json.loads(bed.run_here("report", "--json")[1])
@@ -44,8 +39,8 @@ def test_a_live_run_and_a_failed_one(bed: CommandBed) -> None:
         ("worker:1", True, 0),
     ]
     bed.write("finish", "")
-    wait_until(lambda: (status := bed.status()) and status.ended, what="the end of the run")
-    assert bed.run_here("report") == (0, "bed failed; its report: bed-report.html\n")
+    bed.wait_for_end()
+    assert bed.done_here("report") == "bed failed; its report: bed-report.html\n"
     page = (bed.folder / "bed-report.html").read_text(encoding="utf-8")
     assert "<h2>First cause: worker:" in page
     assert "exited with code 3" in page
@@ -55,22 +50,19 @@ def test_a_live_run_and_a_failed_one(bed: CommandBed) -> None:
 
 
 def test_where_it_cannot_be_written_is_said(bed: CommandBed) -> None:
-    assert bed.run("up", "--ps", "0", "--workers", "1", "--", "true")[0] == 0
-    assert bed.run_here("report", "-o", "none/page.html") == (
-        2,
-        "psclust: none/page.html: No such file or directory; choose another place with -o.\n",
+    bed.done("up", "--ps", "0", "--workers", "1", "--", "true")
+    assert bed.fails_here(2, "report", "-o", "none/page.html") == (
+        "psclust: none/page.html: No such file or directory; choose another place with -o.\n"
     )
-    code, said = bed.run_here("report", "--text", "-o", "page.html")
-    assert code == 2
+    said = bed.fails_here(2, "report", "--text", "-o", "page.html")
     assert "psclust report --text > FILE" in said
-    assert bed.run_here("report", "-o", "page.html")[0] == 0
+    bed.done_here("report", "-o", "page.html")
     assert (bed.folder / "page.html").stat().st_size > 1000
 
 
 def test_up_says_at_a_bad_end_too_what_the_run_came_to(bed: CommandBed) -> None:
     flag = "[ -e again ] && exit 3; touch again; kill -9 $$"
-    code, said = bed.run("up", "--ps", "0", "--workers", "1", "--", "bash", "-c", flag)
-    assert code == 1
+    said = bed.fails(1, "up", "--ps", "0", "--workers", "1", "--", "bash", "-c", flag)
     *_, totals, last = said.splitlines()
     assert totals == "psclust: 1 restart"
     assert (

@@ -126,20 +126,8 @@ def test_a_line_for_each_task_fits(width: int) -> None:
     console.print(view("digits", tasks, [2.0, 1.0], width=width, plain=False))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == 6
-    assert all(
-        word in lines[1]
-        for word in (
-            "worker:0",
-            "running",
-            "199 %",
-            "1.5 GB",
-            "100 %",
-            "119.6 MB",
-            "123456",
-            "123,457",
-            "3 s",
-        )
-    )
+    expected = ["worker:0", "running", "199 %", "1.5 GB", "100 %", "119.6 MB", "123456"]
+    assert all(word in lines[1] for word in [*expected, "123,457", "3 s"])
     assert ("node01" in lines[1], "12.3" in lines[1]) == (width == 200, width == 200)
     assert max(map(len, lines)) <= width
 
@@ -157,18 +145,8 @@ def test_gpus_are_shown_where_there_are_some() -> None:
         console.print(view("digits", rows, [], width=width, plain=False))
         return [line.split() for line in file.getvalue().splitlines()]
 
-    assert shown(found, 80)[0] == [
-        "TASK",
-        "STATE",
-        "CPU",
-        "MEMORY",
-        "GPU",
-        "IN/s",
-        "OUT/s",
-        "STEP",
-        "EX/s",
-        "LAST",
-    ]
+    header = "TASK STATE CPU MEMORY GPU IN/s OUT/s STEP EX/s LAST"
+    assert " ".join(shown(found, 80)[0]) == header
     assert shown(found, 80)[1][4:8] == ["5", "B", "37", "%"]
     assert shown(found, 80)[2][6] == "-"
     assert " ".join(shown(found, 120)[1]).count("37 % 1.1 GB") == 1
@@ -231,18 +209,16 @@ while True:
 """
 
 
+FILE = "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n"
+
+
 @pytest.mark.process
 def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
     bed.write("busy.py", BUSY)
-    bed.write(
-        "psclust.yaml",
-        "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n",
-    )
-    assert bed.run("up", "-d")[0] == 0
-    frozen = bed.wait_for("worker:1", "running")
-    os.kill(frozen.pid or 0, signal.SIGSTOP)
-    code, said = bed.run("top", "--json", "--interval", "0.5")
-    assert code == 0, said
+    bed.write("psclust.yaml", FILE)
+    bed.done("up", "-d")
+    bed.signal("worker:1", signal.SIGSTOP)
+    said = bed.done("top", "--json", "--interval", "0.5")
     first, second = json.loads(said)
     assert (first["task"], first["state"], second["state"]) == ("worker:0", "running", "frozen")
     assert first["cpu_cores"] > 0.1 > second["cpu_cores"]
@@ -261,7 +237,7 @@ def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
         columns=120,
     )
     wait_until(lambda: terminal.written.count("worker:1") > 2, what="the table to be drawn again")
-    assert bed.run("down")[0] == 0
+    bed.done("down")
     assert terminal.wait() == 0, terminal.written
     assert bed.run("top")[0] == 2
 
@@ -269,10 +245,7 @@ def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
 @pytest.mark.process
 def test_up_shows_the_table_in_place_of_lines_and_then_the_end(bed: CommandBed) -> None:
     bed.write("busy.py", BUSY.replace("while True", "while not os.path.exists('finish')"))
-    bed.write(
-        "psclust.yaml",
-        "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n",
-    )
+    bed.write("psclust.yaml", FILE)
     terminal = Terminal(
         [*bed.command, "up", "--top"],
         cwd=bed.folder,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 
 import pytest
 
@@ -45,10 +43,8 @@ def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(
     bed: CommandBed,
 ) -> None:
     bed.write("train.py", SLEEPS)
-    assert bed.run("up", "-d", "--ps", "0", "--workers", "2", "--no-preload", "train.py")[0] == 0
-    pid = bed.wait_for("worker:1", "running").pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    bed.done("up", "-d", "--ps", "0", "--workers", "2", "--no-preload", "train.py")
+    bed.signal("worker:1")
     bed.wait_for("worker:1", "running", attempt=2)
 
     def both_nap() -> list[str] | None:
@@ -72,4 +68,4 @@ def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(
     lately = lines[lines.index("lately:") + 1 :]
     assert re.match(r"    \S+ s ago  worker:1  attempt 1 was killed by SIGKILL", lately[0]), lines
     assert any("worker:1  gets another attempt" in line for line in lately), lines
-    assert bed.run("down")[0] == 0
+    bed.done("down")
