@@ -16,7 +16,8 @@ from documented import PAGES, ROOT, blocks, code, commands
 from page_scripts import script_for
 
 from beds.command import CommandBed
-from beds.hosts import HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import HostBed
 from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
@@ -76,10 +77,7 @@ def pages() -> Iterator[tuple[str, list[str]]]:
             yield page, new
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", ["a", "b", "c", "d", "e"]) as hosts:
-        yield hosts
+hosts = hosts_of_file(list("abcde"))
 
 
 @pytest.fixture
@@ -125,9 +123,8 @@ def type_in(reader: CommandBed, command: str) -> None:
         serve(reader, command, words[1:])
         return
     if words[1] in _OF_A_RUN and words[2:] and all(word.startswith("-") for word in words[2:]):
-        assert reader.run("up", "-d", "-H", "a,b", "--ps", "1", "--workers", "1")[0] == 0
-    code, said = reader.run(*words[1:])
-    assert code == 0, f"{command}\n{said}"
+        reader.done("up", "-d", "-H", "a,b", "--ps", "1", "--workers", "1")
+    reader.fails(0, *words[1:])
 
 
 def serve(reader: CommandBed, command: str, words: list[str]) -> None:
@@ -162,17 +159,8 @@ def test_python_of_the_page_runs(piece, reader: CommandBed) -> None:  # type: ig
             f"    return 0.0\n\n\n{piece.text}\n",
         )
         # Without the plugin that psclust's own tests leave out.
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:kmock",
-            "test_it.py",
-        ]
+        options = shlex.split("-q -p no:cacheprovider -p no:kmock test_it.py")
+        command = [sys.executable, "-m", "pytest", *options]
     else:
         reader.write(
             "it.py",
@@ -215,6 +203,5 @@ def test_its_batch_script_runs(login: CommandBed, slurm: SlurmBed) -> None:
     login.write("job.sh", block(_ON_SLURM, "#!/bin/bash"))
     login.write("cluster.yaml", block(_ON_SLURM, "hosts: slurm"))
     login.command = ("sbatch", "--wait", "--quiet", "--output=said")
-    code, said = login.run("job.sh")
-    assert code == 0, said + (login.folder / "said").read_text()
+    login.fails(0, "job.sh")
     assert re.search(r"evaluation: accuracy", (login.folder / "said").read_text())
