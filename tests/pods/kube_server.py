@@ -244,14 +244,7 @@ class KubeServer:
         if self.bed is None:
             return
         pod = self.running[name] = self.bed.start_alone(found.raw)
-        state = {
-            "name": "task",
-            "state": {"running": {}},
-            "ready": True,
-            "restartCount": 0,
-            "image": "a",
-            "imageID": "a",
-        }
+        state = container_status({"running": {}}, ready=True)
         status = {"phase": "Running", "podIP": pod.address, "containerStatuses": [state]}
         found.patch({"metadata": {"finalizers": [_STARTED_BY]}, "status": status})
 
@@ -268,25 +261,15 @@ class KubeServer:
             del self.running[name], self._asked_to_end[name]
             found.delete()
         elif code is not None and found.raw["status"]["phase"] == "Running":
-            ended = {
-                "terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
-            }
-            state = {
-                "name": "task",
-                "state": ended,
-                "ready": False,
-                "restartCount": 0,
-                "image": "a",
-                "imageID": "a",
-            }
-            found.patch(
-                {
-                    "status": {
-                        "phase": "Succeeded" if code == 0 else "Failed",
-                        "containerStatuses": [state],
-                    }
-                }
-            )
+            reason, phase = ("Error", "Failed") if code else ("Completed", "Succeeded")
+            state = container_status({"terminated": {"exitCode": code, "reason": reason}})
+            found.patch({"status": {"phase": phase, "containerStatuses": [state]}})
+
+
+def container_status(state: Mapping[str, Any], *, ready: bool = False) -> Mapping[str, Any]:
+    """Of the container of a pod."""
+    known = {"name": "task", "restartCount": 0, "image": "a", "imageID": "a"}
+    return {**known, "state": state, "ready": ready}
 
 
 def _tls(authority: Authority) -> ssl.SSLContext:

@@ -143,29 +143,16 @@ class PodBed:
         main = pod.main()
         if main is None:
             raise OSError(f"{pod.name} has no process any more")
-        enter = [
-            find_program("nsenter"),
-            f"--target={main.pid}",
-            "--pid",
-            "--mount",
-            "--uts",
-            "--net",
-        ]
+        spaces = ("--pid", "--mount", "--uts", "--net")
+        enter = [find_program("nsenter"), f"--target={main.pid}", *spaces]
         return [*enter, *command], self._environment(pod), self.folder / "image"
 
     def restart(self, pod: Pod) -> None:
         """Start the container of a pod, which keeps its address."""
         log = self.folder / f"{pod.name}-{pod.host}-{len(pod.logs)}.log"
         pod.logs.append(log)
-        boot = [
-            "sh",
-            "-c",
-            _BOOT,
-            "boot",
-            pod.name,
-            str(self.folder / "resolv.conf"),
-            self._volumes(pod),
-        ]
+        names = str(self.folder / "resolv.conf")
+        boot = ["sh", "-c", _BOOT, "boot", pod.name, names, self._volumes(pod)]
         with log.open("wb") as file:
             pod.process = subprocess.Popen(
                 [*self.network.command(pod.host), *separate(), *boot, *pod.container["command"]],

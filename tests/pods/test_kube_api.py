@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_server import KubeServer, api_server
+from kube_server import KubeServer, api_server, container_status
 
 from psclust.errors import PsclustError, UsageError
 from psclust.pods.agent_pods import pods_of
@@ -62,18 +62,7 @@ def pending(pod: Mapping[str, Any], reason: str, message: str) -> Mapping[str, A
     if pod["metadata"]["name"] != "d-worker-1":
         return {"phase": "Pending"}
     state = {"waiting": {"reason": reason, "message": message}}
-    return {"phase": "Pending", "containerStatuses": [_with(state)]}
-
-
-def _with(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "name": "task",
-        "state": state,
-        "ready": False,
-        "restartCount": 0,
-        "image": "a",
-        "imageID": "",
-    }
+    return {"phase": "Pending", "containerStatuses": [container_status(state)]}
 
 
 FORBIDDEN = 'pods is forbidden: User "me" cannot create resource "pods"'

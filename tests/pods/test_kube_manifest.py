@@ -79,15 +79,6 @@ def suitable() -> Iterator[Path]:
         yield path
 
 
-def job(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The spec of a replicated Job of a JobSet."""
-    return next(
-        found["template"]["spec"]
-        for found in objects[0]["spec"]["replicatedJobs"]
-        if found["name"] == name
-    )
-
-
 def test_most_cluster_files_may_become_a_manifest() -> None:
     refused = {path.stem for path in SPECS.glob("*.yaml")} - {path.stem for path in suitable()}
     assert {"given-addresses", "hostfile", "over-ssh", "two-hosts"} <= refused
@@ -169,17 +160,6 @@ def test_a_mistake_in_a_manifest_would_be_seen(path: str, value: object) -> None
         check_job_set(found)
 
 
-def test_programs_wait_for_servers_and_the_chief_decides() -> None:
-    (found,) = manifest(read(ALL_KEYS), plain=False)
-    jobs = found["spec"]["replicatedJobs"]
-    assert [entry["name"] for entry in jobs] == ["ps", "chief", "worker", "evaluator"]
-    assert [entry.get("dependsOn") for entry in jobs] == [
-        None,
-        *[[{"name": "ps", "status": "Ready"}]] * 3,
-    ]
-    assert found["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["chief"]}
-
-
 def test_in_graph_the_workers_are_servers_and_the_client_decides() -> None:
     (found,) = manifest(
         read("{name: d, program: m:p, replication: in-graph, kubernetes: {image: a}}"), plain=False
@@ -195,28 +175,6 @@ def test_bare_servers_have_no_end_of_their_own() -> None:
     (found,) = manifest(read("{name: d, kubernetes: {image: a}}"), plain=False)
     assert "successPolicy" not in found["spec"]
     check_job_set(found)
-
-
-def test_restarts_follow_the_file_and_the_role() -> None:
-    objects = manifest(read(ALL_KEYS), plain=False)
-    policies = {
-        name: job(objects, name)["template"]["spec"]["restartPolicy"]
-        for name in ("ps", "worker", "chief", "evaluator")
-    }
-    assert policies == {
-        "ps": "OnFailure",
-        "worker": "Never",
-        "chief": "Never",
-        "evaluator": "OnFailure",
-    }
-    assert job(objects, "ps")["backoffLimit"] == 30
-    assert (
-        job(objects, "worker")["backoffLimitPerIndex"],
-        job(objects, "worker")["maxFailedIndexes"],
-    ) == (5, 0)
-    assert job(objects, "worker")["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
-    assert job(objects, "chief")["backoffLimit"] == 0
-    assert "podFailurePolicy" not in job(objects, "chief")
 
 
 def test_a_model_that_would_be_lost_with_its_pod_is_noted() -> None:

@@ -58,7 +58,7 @@ def test_a_pod_that_is_deleted_ends_its_task_politely_and_then_by_force(bed: Com
     running = start(
         bed, "[sh, -c, 'trap \"echo asked\" TERM; echo up; while :; do sleep 0.1; done']"
     )
-    wait_until(lambda: "up" in running.output, what="the task")
+    running.until("up")
     running.process.send_signal(signal.SIGTERM)
     assert running.wait() == 143
     assert "asked" in running.output
@@ -66,16 +66,14 @@ def test_a_pod_that_is_deleted_ends_its_task_politely_and_then_by_force(bed: Com
 
 def test_a_program_that_waits_for_its_servers_can_be_deleted(bed: CommandBed) -> None:
     running = start(bed, "m:p", job="worker", jobs="ps: 1, worker: 1")
-    wait_until(
-        lambda: "worker:0 waits for ps:0 at d-ps-0-0.d:2222" in running.output, what="the note"
-    )
+    running.until("worker:0 waits for ps:0 at d-ps-0-0.d:2222")
     running.process.send_signal(signal.SIGTERM)
     assert running.wait() == 143
 
 
 def test_what_the_task_leaves_behind_is_gone_with_it(bed: CommandBed) -> None:
     running = start(bed, "[sh, -c, 'sleep 1000 & echo up; wait']")
-    wait_until(lambda: "up" in running.output, what="the task")
+    running.until("up")
     inner = psutil.Process(running.process.pid).children(recursive=True)
     running.process.send_signal(signal.SIGTERM)
     running.wait()
@@ -106,7 +104,7 @@ def test_no_folder_is_left_behind(
     temporary.mkdir()
     running = start(bed, program, job=job, TMPDIR=str(temporary))
     if stopped:
-        wait_until(lambda: "up" in running.output, what="the task")
+        running.until("up")
         assert list(temporary.iterdir())
         running.process.send_signal(signal.SIGTERM)
     running.wait()
