@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from beds.hosts import HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import HostBed
 from psclust.errors import StartError
 from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts, gather_facts
@@ -29,10 +30,7 @@ pytestmark = pytest.mark.process
 BARE = "/usr/bin/python3"
 
 
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("ship") / "hosts", 2) as bed:
-        yield bed
+bed = hosts_of_file(2)
 
 
 @pytest.fixture

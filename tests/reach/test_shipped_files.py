@@ -15,11 +15,11 @@ def tree(root: Path, **options: int) -> Tree:
     return program_tree(root, **options)  # type: ignore[arg-type]
 
 
-def write(root: Path, *names: str) -> Path:
-    for name in names:
+def write(root: Path, names: str) -> None:
+    """Files of these names, with blanks between them."""
+    for name in names.split():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
-    return root
 
 
 def paths(root: Path) -> list[str]:
@@ -27,44 +27,20 @@ def paths(root: Path) -> list[str]:
 
 
 def test_everything_but_caches_and_version_control_is_sent(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "train.py",
-        "pkg/model.py",
-        "pkg/__pycache__/model.pyc",
-        ".git/config",
-        ".venv/bin/python",
-        "env/pyvenv.cfg",
-        "env/x",
-    )
+    write(tmp_path, "train.py pkg/model.py pkg/__pycache__/model.pyc .git/config")
+    write(tmp_path, ".venv/bin/python env/pyvenv.cfg env/x")
     assert paths(tmp_path) == ["pkg/model.py", "train.py"]
 
 
 def test_ignore_files_count_in_their_folders_the_nearest_most(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "a.log",
-        "keep.log",
-        "data/big.bin",
-        "data/small.bin",
-        "pkg/a.log",
-        "pkg/data/x.py",
-        "runs/1/model",
-        "src/runs/2",
-    )
+    write(tmp_path, "a.log keep.log data/big.bin data/small.bin pkg/a.log pkg/data/x.py")
+    write(tmp_path, "runs/1/model src/runs/2")
     (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/runs/\ndata/*.bin\n")
     (tmp_path / "pkg" / ".gitignore").write_text("!a.log\n/data\n")
     (tmp_path / "data" / ".gitignore").write_text("!small.bin\n")
-    expected = [
-        ".gitignore",
-        "data/.gitignore",
-        "data/small.bin",
-        "keep.log",
-        "pkg/.gitignore",
-        "pkg/a.log",
-        "src/runs/2",
-    ]
-    assert paths(tmp_path) == expected
+    assert " ".join(paths(tmp_path)) == (
+        ".gitignore data/.gitignore data/small.bin keep.log pkg/.gitignore pkg/a.log src/runs/2"
+    )
 
 
 def test_links_stay_links_and_what_is_no_file_stays_behind(tmp_path: Path) -> None:
@@ -80,7 +56,7 @@ def test_links_stay_links_and_what_is_no_file_stays_behind(tmp_path: Path) -> No
 
 
 def test_a_file_with_secrets_is_left_out(tmp_path: Path) -> None:
-    write(tmp_path, ".env", "train.py")
+    write(tmp_path, ".env train.py")
     assert [
         entry.path for entry in program_tree(tmp_path, without=[tmp_path / ".env"]).entries
     ] == ["train.py"]
@@ -89,7 +65,7 @@ def test_a_file_with_secrets_is_left_out(tmp_path: Path) -> None:
 def test_the_digest_changes_with_a_name_a_mode_or_a_content_and_with_nothing_else(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path, "a", "b")
+    write(tmp_path, "a b")
     first = tree(tmp_path).digest
     (tmp_path / "a").touch()
     assert tree(tmp_path).digest == first

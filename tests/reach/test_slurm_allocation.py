@@ -11,7 +11,8 @@ import pytest
 from psclust.errors import ClusterFileError, UsageError
 from psclust.reach.slurm.allocation import expand_counts, find_allocation, srun_environment
 from psclust.spec.cluster import Host
-from psclust.spec.found_hosts import FoundHosts
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
 
 JOB = {"SLURM_JOB_ID": "17", "PATH": os.environ["PATH"]}
@@ -91,6 +92,13 @@ def two_nodes(word: str | None) -> FoundHosts | None:
     )
 
 
+def loaded(
+    folder: Path, text: str, *overrides: Override, find_hosts: FindHosts = two_nodes
+) -> ClusterFile:
+    (folder / "x.yaml").write_text(text)
+    return load(folder / "x.yaml", overrides, default_name="x", find_hosts=find_hosts)
+
+
 @pytest.mark.parametrize(
     ("text", "names", "reach_by"),
     [
@@ -105,38 +113,23 @@ def two_nodes(word: str | None) -> FoundHosts | None:
 def test_hosts_are_found_where_none_are_listed(
     tmp_path: Path, text: str, names: list[str], reach_by: str
 ) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(text)
-    file = load(path, default_name="x", find_hosts=two_nodes)
+    file = loaded(tmp_path, text)
     assert [host.name for host in file.hosts] == names
     assert file.reach_by == reach_by
     assert file.found == ("found" if names == ["n1", "n2"] else None)
 
 
 def test_the_flag_wins_over_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text("hosts: slurm")
-    assert (
-        load(
-            path, [Override("-H", ("hosts",), "local")], default_name="x", find_hosts=two_nodes
-        ).hosts
-        == []
-    )
+    assert loaded(tmp_path, "hosts: slurm", Override("-H", ("hosts",), "local")).hosts == []
 
 
 def test_a_group_stands_for_its_nodes(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(
-        "jobs:\n  ps: {count: 2, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}"
-    )
+    text = "jobs:\n  ps: {count: 2, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}"
     with pytest.raises(
         ClusterFileError, match="2 ps and 1 worker are pinned to n1, which has 2 slots"
     ):
-        load(path, default_name="x", find_hosts=two_nodes)
-    path.write_text(
-        "jobs:\n  ps: {count: 1, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}"
-    )
-    file = load(path, default_name="x", find_hosts=two_nodes)
+        loaded(tmp_path, text)
+    file = loaded(tmp_path, text.replace("ps: {count: 2", "ps: {count: 1"))
     assert [file.jobs[name].hosts for name in ("ps", "worker")] == [["n1"], ["n2", "n1"]]
 
 
@@ -144,20 +137,16 @@ def test_a_refusal_names_the_key_or_the_flag(tmp_path: Path) -> None:
     def refuse(word: str | None) -> FoundHosts | None:
         raise UsageError("no.")
 
-    path = tmp_path / "x.yaml"
-    path.write_text("name: x\nhosts: slurm")
     with pytest.raises(ClusterFileError, match=r"x\.yaml:2: hosts: no\."):
-        load(path, default_name="x", find_hosts=refuse)
+        loaded(tmp_path, "name: x\nhosts: slurm", find_hosts=refuse)
     with pytest.raises(ClusterFileError, match=r"-H: no\."):
         load(None, [Override("-H", ("hosts",), "slurm")], default_name="x", find_hosts=refuse)
 
 
 def test_where_cpus_are_too_few_it_is_not_the_file_that_can_offer_more(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text("jobs: {worker: 7}")
     with pytest.raises(
         ClusterFileError,
         match=r"7 workers need 7 slots; the hosts offer 6 \(n1: 2, n2: 4\)\. "
         r"Lower the count or ask for more CPUs\.",
     ):
-        load(path, default_name="x", find_hosts=two_nodes)
+        loaded(tmp_path, "jobs: {worker: 7}")

@@ -10,14 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from ssh_homes import close_to, home_like, launcher_address, log_ins, open_to_all
 
-from beds.hosts import HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import HostBed
 from beds.sshd import find_program
 from psclust.errors import HostError, StartError
 from psclust.reach.fan_out import on_each
@@ -31,10 +31,7 @@ pytestmark = pytest.mark.process
 isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts that can be cut off need root")
 
 
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("ssh") / "hosts", 4) as bed:
-        yield bed
+bed = hosts_of_file(4)
 
 
 def hosts(*names: str) -> list[Host]:
