@@ -18,6 +18,7 @@ import psutil
 import pytest
 from user_manager import systemctl, user_manager
 
+from beds.command import typed
 from beds.hosts import BedHost, HostBed, host_bed
 from beds.processes import words_of
 from psclust.reach.python.host_facts import gather_facts
@@ -227,34 +228,15 @@ def test_nothing_is_changed_under_a_cluster_that_runs(
 def test_all_that_fails_is_told_together_and_a_first_try_that_fails_leaves_nothing(
     bed: HostBed, fab: Fab, tmp_path: Path
 ) -> None:
-    code, said = fab(
-        "-H",
-        "h1,h2",
-        "install",
-        "--path",
-        "~/other",
-        "--python",
-        "/no/python",
-        "--source",
-        "psclust",
-    )
+    install = "-H h1,h2 install --path ~/other"
+    code, said = fab(*typed(f"{install} --python /no/python --source psclust"))
     assert code == 3
     assert said.splitlines() == [
         f"h{number}: there is no /no/python; choose another one with --python." for number in (1, 2)
     ]
     broken = tmp_path / "psclust-0.1.0-py3-none-any.whl"
     broken.write_text("no wheel")
-    code, said = fab(
-        "-H",
-        "h1,h2",
-        "install",
-        "--path",
-        "~/other",
-        "--python",
-        sys.executable,
-        "--source",
-        str(broken),
-    )
+    code, said = fab(*typed(f"{install} --python {sys.executable} --source {broken}"))
     assert code == 3
     assert re.fullmatch(r"h1: ERROR: .* is invalid.*\nh2: ERROR: .* is invalid.*\n", said)
     assert not any((host.home / "other").exists() for host in bed.hosts)

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from beds.command import CommandBed
-from beds.hosts import BedHost, HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = [
@@ -26,11 +26,8 @@ PORTS = "23000-23099"
 Dial = tuple[BedHost, int]
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    """Two hosts for a cluster, and a stranger."""
-    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 3) as hosts:
-        yield hosts
+# Two for a cluster, and a stranger.
+hosts = hosts_of_file(3)
 
 
 def load(host: BedHost, members: list[str], ports: str) -> None:
@@ -74,11 +71,8 @@ def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until
     )
     for host in (first, second):
         load(host, [first.address, second.address, launcher], PORTS)
-    code, said = bed.run("up", "-d")
-    assert code == 0, said
-    status = bed.status()
-    assert status is not None
-    servers = [int((task.address or "").rpartition(":")[2]) for task in status.tasks]
+    bed.done("up", "-d")
+    servers = [int((task.address or "").rpartition(":")[2]) for task in bed.status().tasks]
     dials = [
         (host, port)
         for host, server in zip((first, second), servers, strict=True)
@@ -93,7 +87,7 @@ def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until
     for host in (first, second):
         host.run("nft", "delete", "table", "inet", "psclust")
     assert reached(stranger, dials) == dials
-    assert bed.run("down")[0] == 0
+    bed.done("down")
     wait_until(
         lambda: not first.programs() and not second.programs(), what="the end of all on the hosts"
     )

@@ -17,7 +17,8 @@ import pytest
 
 import psclust
 from beds.command import CommandBed
-from beds.hosts import BedHost, HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import BedHost, HostBed
 from beds.processes import words_of
 from psclust.rundir.status import TaskStatus
 from psclust.testing.wait import wait_until
@@ -37,10 +38,7 @@ PACKAGE = Path(psclust.__file__).parent
 FILES = 4321
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as hosts:
-        yield hosts
+hosts = hosts_of_file(2)
 
 
 @pytest.fixture
@@ -98,8 +96,7 @@ def test_tasks_are_below_it_under_its_limits_and_end_when_it_is_stopped_which_th
     far: CommandBed, hosts: HostBed, stand: Callable[[Path], psutil.Process]
 ) -> None:
     standing = stand(PACKAGE.parent)
-    code, said = far.run("up", "-d", "-H", hosts.names, "--ps", "1", "--workers", "1")
-    assert code == 0, said
+    far.done("up", "-d", "-H", hosts.names, "--ps", "1", "--workers", "1")
     below, beside = (
         seen_from_here(host, far.wait_for(task, "running"))
         for host, task in zip(hosts.hosts, ("ps:0", "worker:0"), strict=True)
@@ -109,12 +106,8 @@ def test_tasks_are_below_it_under_its_limits_and_end_when_it_is_stopped_which_th
     assert beside.rlimit(resource.RLIMIT_NOFILE) != (FILES, FILES)
     # Whoever has started the run has logged out long ago; now the service is stopped.
     standing.terminate()
-    wait_until(
-        lambda: (status := far.status()) is not None and status.ended, what="the end of the run"
-    )
-    status = far.status()
-    assert status is not None
-    assert "host h1 is lost, with ps:0: its agent has stopped: it got SIGTERM" in status.text
+    text = far.wait_for_end().text
+    assert "host h1 is lost, with ps:0: its agent has stopped: it got SIGTERM" in (text or "")
     wait_until(
         lambda: not standing.is_running() or standing.status() == psutil.STATUS_ZOMBIE,
         what="the end of the standing agent",
@@ -146,7 +139,6 @@ def test_of_another_version_it_is_the_parent_of_the_launchers_version_all_the_sa
             {"hosts": ["h1"], "program": "train.py", "preload": False, "jobs": {"worker": 1}}
         ),
     )
-    code, said = far.run("up")
-    assert code == 0, said
+    said = far.done("up")
     assert "'--here', '--here', '--standing'" in said
     assert str(other) not in said
