@@ -7,7 +7,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from pathlib import Path
@@ -236,15 +236,17 @@ def circle(sources: Mapping[Path, str]) -> list[str]:
     return []
 
 
+def in_all_sources(check: Callable[[Path, str], Iterable[str]]) -> list[str]:
+    return [entry for path in SOURCES for entry in check(path, path.read_text(encoding="utf-8"))]
+
+
 def test_every_part_has_its_place() -> None:
     parts = {part_of(path) for path in SOURCES}
     assert parts <= set(ALLOWED)
 
 
 def test_imports_go_downward_only() -> None:
-    assert [
-        breach for path in SOURCES for breach in breaches(path, path.read_text(encoding="utf-8"))
-    ] == []
+    assert in_all_sources(breaches) == []
 
 
 def test_imports_go_in_no_circle() -> None:
@@ -252,11 +254,7 @@ def test_imports_go_in_no_circle() -> None:
 
 
 def test_only_the_table_of_ways_knows_how_hosts_are_reached() -> None:
-    assert [
-        breach
-        for path in SOURCES
-        for breach in ways_bypassed(path, path.read_text(encoding="utf-8"))
-    ] == []
+    assert in_all_sources(ways_bypassed) == []
     for source in (
         "from psclust.reach import ssh",
         "def f():\n    from psclust.reach.ssh.tunnel import SshTunnel",
@@ -265,9 +263,7 @@ def test_only_the_table_of_ways_knows_how_hosts_are_reached() -> None:
 
 
 def test_generic_files_name_no_way_to_reach_hosts() -> None:
-    assert [
-        named for path in SOURCES for named in ways_named(path, path.read_text(encoding="utf-8"))
-    ] == []
+    assert in_all_sources(ways_named) == []
     for source in (
         'held = file.reach_by == "ssh"',
         "def f():\n    return file.slurm.requeue",
@@ -327,13 +323,7 @@ def twice(paths: Iterable[Path]) -> list[str]:
 
 
 def test_loggers_and_seconds_have_their_names() -> None:
-    found = [
-        entry for path in SOURCES for entry in misnamed(path, path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
-def test_a_wrong_name_would_be_seen() -> None:
+    assert in_all_sources(misnamed) == []
     source = (
         "log = logging.getLogger(__name__)\ndef f(timeout: float) -> None: ...\nclass C:\n"
         "    grace: float | None = None\n"
@@ -347,11 +337,10 @@ def test_files_stay_short() -> None:
 
 
 def test_functions_stay_short() -> None:
-    assert [
-        entry
-        for path in SOURCES
-        for entry in long_functions(path, path.read_text(encoding="utf-8"))
-    ] == []
+    assert in_all_sources(long_functions) == []
+    source = "def f():\n" + "    pass\n" * MAX_FUNCTION
+    assert len(long_functions(ROOT / "x.py", source)) == 1
+    assert long_functions(ROOT / "x.py", source.removesuffix("    pass\n")) == []
 
 
 @pytest.mark.parametrize(
@@ -408,9 +397,3 @@ def test_what_is_allowed_passes(place: str, source: str) -> None:
 def test_a_circle_would_be_seen(back: str) -> None:
     there = "from psclust.train.b import B"
     assert len(circle({ROOT / "train/a.py": there, ROOT / "train/b.py": back})) == 3
-
-
-def test_a_long_function_would_be_seen() -> None:
-    source = "def f():\n" + "    pass\n" * MAX_FUNCTION
-    assert len(long_functions(ROOT / "x.py", source)) == 1
-    assert long_functions(ROOT / "x.py", source.removesuffix("    pass\n")) == []
