@@ -11,17 +11,14 @@ from on_hosts import left
 from on_slurm import allocated, wait_for_nothing_left
 
 from beds.command import CommandBed
-from beds.hosts import HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import HostBed
 from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
-
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    """Four hosts, each with its own address; as root, also with its own name, processes and files
-    (tests that need those are marked)."""
-    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 4) as hosts:
-        yield hosts
+# Each with its own address; as root, also with its own name, processes and files (tests that need
+# those are marked).
+hosts = hosts_of_file(4)
 
 
 @pytest.fixture

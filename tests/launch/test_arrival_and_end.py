@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from beds.command import CommandBed
-from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -36,9 +35,7 @@ def test_a_controller_whose_workers_only_serve_ends_the_run(bed: CommandBed) -> 
     bed.write(
         "psclust.yaml", "jobs: {controller: 1, worker: 1}\nprogram: train.py\nrole_by: tf_config\n"
     )
-    code, said = bed.run("up")
-    assert code == 0, said
-    assert "controller:0 | the sum is 3" in said
+    assert "controller:0 | the sum is 3" in bed.done("up")
 
 
 def test_a_cluster_is_up_when_its_ps_script_answers_and_until_then_up_says_what_it_waits_for(
@@ -51,10 +48,10 @@ def test_a_cluster_is_up_when_its_ps_script_answers_and_until_then_up_says_what_
         "program: serve.py\ndeadlines: {stop: 1}\n",
     )
     up = bed.start("up")
-    wait_until(lambda: "waiting for ps:0 to answer at 127.0.0.1:" in up.output, what="the wait")
+    up.until("waiting for ps:0 to answer at 127.0.0.1:")
     assert "is up" not in up.output
     bed.write("go", "")
-    wait_until(lambda: "bed is up" in up.output, what="the cluster")
+    up.until("bed is up")
     up.interrupt()
     assert up.wait() == 130
 
@@ -62,8 +59,7 @@ def test_a_cluster_is_up_when_its_ps_script_answers_and_until_then_up_says_what_
 def test_no_cluster_is_up_whose_program_failed_at_once(bed: CommandBed) -> None:
     bed.write("train.py", "import sys\nsys.exit('no such data')\n")
     bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: train.py\npreload: false\n")
-    code, said = bed.run("up")
-    assert code == 1
+    said = bed.fails(1, "up")
     assert "no such data" in said
     assert "is up" not in said
 
@@ -87,7 +83,6 @@ def test_a_time_limit_is_no_failure_of_the_program(
 
 def test_an_exit_code_that_counts_as_success_is_told(bed: CommandBed) -> None:
     bed.write("psclust.yaml", "jobs: {chief: {run: [sh, -c, 'exit 7'], ok_exit_codes: [0, 7]}}\n")
-    code, said = bed.run("up")
-    assert code == 0, said
+    said = bed.done("up")
     assert "ended well" in said
     assert "chief:0 exited with code 7, which its ok_exit_codes allow" in said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -18,30 +18,21 @@ TRAIN_TESTS = Path(__file__).parents[1] / "train"
 @pytest.mark.parametrize(
     ("mistake", "waiting", "sentence"),
     [
-        ("nan_at=12", ("--backup-workers", "0"), "the loss is nan"),
+        ("nan_at=12", "--backup-workers 0", "the loss is nan"),
         pytest.param(
             "batches=2",
-            ("--backup-workers", "1"),
+            "--backup-workers 1",
             "the input of worker:2 has no batch at all",
             marks=pytest.mark.long,
         ),
     ],
 )
 def test_a_mistake_of_one_worker_ends_the_run(
-    bed: CommandBed, mistake: str, waiting: tuple[str, str], sentence: str
+    bed: CommandBed, mistake: str, waiting: str, sentence: str
 ) -> None:
     bed.environ["PYTHONPATH"] = f"{TRAIN_TESTS}:{os.environ.get('PYTHONPATH', '')}"
     up = bed.start(
-        "up",
-        "--ps",
-        "1",
-        "--workers",
-        "3",
-        "--sync",
-        *waiting,
-        "bad_inputs:program",
-        "--set",
-        mistake,
+        *typed(f"up --ps 1 --workers 3 --sync {waiting} bad_inputs:program --set {mistake}")
     )
     assert up.wait(300) != 0
     assert sentence in up.output

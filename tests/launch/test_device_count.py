@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
+from beds.learning import DIGITS
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -20,19 +21,10 @@ def test_workers_have_a_tower_on_each_of_their_devices(bed: CommandBed, replicat
     import tensorflow as tf
 
     model = bed.folder / "model"
-    changes = ["--workers", "1", "--replication", replication]
-    code, said = bed.run(
-        "up",
-        "-f",
-        str(SPEC),
-        *changes,
-        "psclust.examples.digits:program",
-        "--max-steps",
-        "8",
-        "--model-dir",
-        str(model),
+    bed.done(
+        *typed(f"up -f {SPEC} --workers 1 --replication {replication}"),
+        *typed(f"{DIGITS} --max-steps 8 --model-dir {model}"),
     )
-    assert code == 0, said
     reader = tf.train.load_checkpoint(str(model))
     assert reader.get_tensor("global_step") == 8
     assert reader.get_tensor("psclust/positions").tolist() == [8, 8]

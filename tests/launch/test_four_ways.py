@@ -3,12 +3,11 @@ leave nothing behind."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from four_ways import in_all_four_ways
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
+from beds.learning import DIGITS, is_learned
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -16,24 +15,10 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 # Between-graph in step is in test_hosts_with_tensorflow_alone.py.
 @in_all_four_ways(cheap=("in-graph", "--sync"))
 def test_the_digits_are_learned(bed: CommandBed, replication: str, update: str) -> None:
-    code, said = bed.run(
-        "up",
-        "--ps",
-        "2",
-        "--workers",
-        "2",
-        "--replication",
-        replication,
-        update,
-        "psclust.examples.digits:program",
-    )
-    assert code == 0, said
-    found = re.search(r"evaluation: accuracy (\S+) ", said)
-    assert found, said
-    assert float(found[1]) >= 0.96, said
+    said = bed.done(*typed(f"up --ps 2 --workers 2 --replication {replication} {update} {DIGITS}"))
+    assert is_learned(said), said
     assert "ended well" in said
     status = bed.status()
-    assert status is not None
     assert not bed.bound_ports(status)
     assert all(task.pid is None for task in status.tasks)
     assert not bed.processes()

@@ -11,33 +11,8 @@ from beds.command import CommandBed
 
 pytestmark = pytest.mark.process
 
-PLACE = """
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--data")
-for name in ("--job_name", "--task_index"):
-    parser.add_argument(name)
-"""
-TOLD = (
-    "import os, place\nargs = place.parser.parse_args()\n"
-    "print('told', args, 'TF_CONFIG' in os.environ)\n"
-)
 READS = "import json, os\ntold = json.loads(os.environ['TF_CONFIG'])\n"
 JOBS = "jobs: {worker: 2}\npreload: false\nprogram: train.py\n"
-
-
-def test_a_folder_of_the_run_in_an_argument_takes_no_script_its_place(bed: CommandBed) -> None:
-    bed.write("place.py", PLACE)
-    bed.write("train.py", READS + TOLD)
-    bed.write("psclust.yaml", JOBS + "args: ['--data={run_dir}/data']\n")
-    code, said = bed.run("up")
-    assert code == 0, said
-    for index in (0, 1):
-        line = next(line for line in said.splitlines() if line.startswith(f"worker:{index} | told"))
-        assert f"job_name='worker', task_index='{index}') True" in line
-    note = "train.py defines --job_name and --task_index and reads TF_CONFIG: each task gets both"
-    assert said.count(note) == 1
-    assert said.index(note) < said.index("worker:0 | told")
 
 
 def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats_the_guess(
@@ -49,8 +24,7 @@ def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats
         "parser.error('argument --role: no value')\n",
     )
     bed.write("psclust.yaml", JOBS)
-    code, said = bed.run("up")
-    assert code == 1
+    said = bed.fails(1, "up")
     assert said.index("no task learns its role") < said.index(" | alone")
     failure = next(line for line in said.splitlines() if "failed after" in line)
     assert (
@@ -58,7 +32,7 @@ def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats
         "if that is wrong write role_by: flags or none" in failure
     )
     bed.write("train.py", "import sys\nprint('alone')\nsys.exit(2)\n")
-    code, said = bed.run("up")
+    said = bed.fails(1, "up")
     failure = next(line for line in said.splitlines() if "failed after" in line)
     assert failure.endswith("exited with code 2")
 
@@ -96,8 +70,7 @@ def test_what_is_not_there_is_found_before_anything_starts(
     bed.write("pkg/__init__.py", "")
     bed.write("pkg/prog.py", "import psclust\nif True:\n    program = psclust\n")
     for verb in ("plan", "up"):
-        code, said = bed.run_here(verb, *words)
-        assert code == 2, said
+        said = bed.fails_here(2, verb, *words)
         assert sentence in said
         assert "Traceback" not in said
         assert " is up" not in said
@@ -112,8 +85,7 @@ def test_all_that_is_missing_is_named_at_once_and_what_cannot_be_known_passes(
         "psclust.yaml",
         "jobs:\n  a: {run: [gone.py]}\n  b: {run: [./gone]}\n  c: {run: [cat], cwd: gone}\n",
     )
-    code, said = bed.run("up")
-    assert code == 2
+    said = bed.fails(2, "up")
     assert [line.split(": ")[1] for line in said.splitlines()] == ["gone.py", "./gone", "gone"]
     bed.write("hidden.py", "globals()['program'] = 1\n")
     bed.write(
@@ -134,8 +106,7 @@ def test_a_free_port_is_there_for_any_server_of_a_task(bed: CommandBed) -> None:
         "print('served on', sys.argv[1])\n",
     )
     bed.write("psclust.yaml", JOBS + "role_by: none\nargs: ['{free_port}']\n")
-    code, said = bed.run("up")
-    assert code == 0, said
+    said = bed.done("up")
     ports = {line.rpartition(" ")[2] for line in said.splitlines() if "served on" in line}
     assert len(ports) == 2
     plan = json.loads(bed.run_folder().plan.read_text(encoding="utf-8"))
@@ -148,37 +119,11 @@ def test_a_failure_that_is_known_is_followed_by_its_remedy_once(bed: CommandBed)
         READS + "raise AttributeError(\"module 'tensorflow' has no attribute 'estimator'\")\n",
     )
     bed.write("psclust.yaml", JOBS)
-    code, said = bed.run("up")
-    assert code == 1
+    said = bed.fails(1, "up")
     assert said.count("psclust.Program (docs/tasks/estimator.md)") == 1
     assert "role_by: flags or none" not in said
     status = json.loads(bed.run("ps", "--json")[1])
     assert status["remedy"].endswith("psclust.Program (docs/tasks/estimator.md)")
-
-
-def test_an_evaluator_that_cannot_succeed_is_named_once_and_not_started_again(
-    bed: CommandBed,
-) -> None:
-    wait = (
-        "while 'not started again' not in open(os.environ['PSCLUST_RUN_DIR'] + "
-        "'/events.jsonl').read(): pass"
-    )
-    bed.write(
-        "train.py", READS + f"if told['task']['type'] == 'evaluator': import nosuch\n{wait}\n"
-    )
-    bed.write(
-        "psclust.yaml", "jobs: {worker: 1, evaluator: 1}\npreload: false\nprogram: train.py\n"
-    )
-    code, said = bed.run("up")
-    assert code == 0, said
-    assert (
-        said.count(
-            "evaluator:0 exited with code 1 and is not started again: "
-            "another attempt would fail alike (ModuleNotFoundError"
-        )
-        == 1
-    )
-    assert "attempt 2 starts" not in said
 
 
 def test_a_cluster_file_of_another_name_is_pointed_to_where_nothing_else_is_named(

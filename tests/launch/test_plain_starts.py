@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tensorflow_scripts import MODEL
 
 from beds.command import CommandBed
+from beds.scripts import MODEL
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -62,12 +62,9 @@ NOT_PRELOADED = "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, preloa
 def test_a_server_is_seen_and_kept_and_the_wait_is_lowered(bed: CommandBed, cluster: str) -> None:
     bed.write("server.py", SCRIPT)
     bed.write("psclust.yaml", cluster)
-    code, said = bed.run("up", "--role-by", "none")
-    assert code == 0, said
+    said = bed.done("up", "--role-by", "none")
     assert "ended well" in said
     assert "chief:0  | recovery wait 1.0" in said
     assert "worker trained to" in said
     assert "had not ended" not in said
-    task = bed.task("worker:1")
-    assert task is not None
-    assert task.joined
+    assert [task.joined for task in bed.status().tasks if task.task == "worker:1"] == [True]

@@ -13,7 +13,7 @@ import re
 
 import pytest
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 from psclust.testing.wait import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -50,25 +50,13 @@ with tf.Session(master, config=config) as session:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "replication",
-    [pytest.param(["--replication", "coordinator"], marks=pytest.mark.long), []],
+    ["--replication coordinator", ""],
     ids=["in-graph", "between-graph"],
 )
-def test_a_call_may_be_quiet_for_as_long_as_it_likes(
-    bed: CommandBed, replication: list[str]
-) -> None:
+def test_a_call_may_be_quiet_for_as_long_as_it_likes(bed: CommandBed, replication: str) -> None:
     bed.write("waits.py", WAITS)
-    code, said = bed.run(
-        "up",
-        "--ps",
-        "1",
-        "--workers",
-        "1",
-        *replication,
-        "waits.py",
-        str(QUIET_S),
-        deadline_s=PATIENCE_S + QUIET_S,
-    )
-    assert code == 0, said
+    words = typed(f"up --ps 1 --workers 1 {replication} waits.py {QUIET_S}")
+    said = bed.done(*words, deadline_s=PATIENCE_S + QUIET_S)
     quiet = re.search(r"got 7 after (\d+) s", said)
     assert quiet, said
     assert int(quiet[1]) >= round(QUIET_S)

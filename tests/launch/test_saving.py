@@ -9,8 +9,8 @@ import signal
 import pytest
 from four_ways import in_all_four_ways
 
-from beds.command import CommandBed
-from psclust.testing.wait import wait_until
+from beds.command import CommandBed, typed
+from beds.learning import DIGITS
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +35,7 @@ def test_a_script_gets_usr1_while_its_servers_answer(bed: CommandBed) -> None:
         "env: {SERVER: '{address:ps:0}'}\nrole_by: none\n",
     )
     running = bed.start("up", "--no-preload")
-    wait_until(lambda: running.output.count("at work") == 2, what="both programs")
+    running.until("at work", 2)
     running.process.send_signal(signal.SIGUSR1)
     assert running.wait() == 75, running.output
     assert running.output.count("saved\n") == 2
@@ -43,77 +43,23 @@ def test_a_script_gets_usr1_while_its_servers_answer(bed: CommandBed) -> None:
     assert "saved and stopped (SIGUSR1)" in running.output
 
 
-def test_a_program_that_ignores_it_is_killed_when_its_time_to_finish_is_over(
-    bed: CommandBed,
-) -> None:
-    bed.write(
-        "train.py",
-        "import signal, time\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
-        "print('at work', flush=True)\ntime.sleep(1000)\n",
-    )
-    bed.write(
-        "psclust.yaml",
-        "jobs: {worker: 1}\nprogram: train.py\nrole_by: none\npreload: false\n"
-        "deadlines: {finish: 1s}\n",
-    )
-    running = bed.start("up")
-    wait_until(lambda: "at work" in running.output, what="the program")
-    running.process.send_signal(signal.SIGUSR1)
-    assert running.wait() == 75, running.output
-
-
 @pytest.mark.tensorflow
 @in_all_four_ways(cheap=("between-graph", "--sync"))
 def test_a_training_ends_with_a_checkpoint_and_resumes_from_it(
     bed: CommandBed, replication: str, update: str
 ) -> None:
-    command = [
-        "up",
-        "--workers",
-        "2",
-        "--replication",
-        replication,
-        update,
-        "psclust.examples.digits:program",
-        "--model-dir",
-        "model",
-    ]
+    command = typed(
+        f"up --workers 2 --replication {replication} {update} {DIGITS} --model-dir model"
+    )
     running = bed.start(*command, "--set", "epochs=100000")
-    wait_until(lambda: " step " in running.output, what="the first steps")
+    running.until(" step ")
     running.process.send_signal(signal.SIGUSR1)
     assert running.wait() == 75, running.output
     saved = re.search(
         r"ended at step (\d+) before the training was over: SIGUSR1 asked for it", running.output
     )
     assert saved, running.output
-    code, said = bed.run(
+    said = bed.done(
         *command, "--max-steps", str(int(saved[1]) + 20), env={"SLURM_RESTART_COUNT": "1"}
     )
-    assert code == 0, said
     assert f"resumed at step {saved[1]} (attempt 2)" in said
-
-
-@pytest.mark.tensorflow
-def test_a_second_run_with_the_same_model_folder_waits_for_the_end_of_the_first(
-    bed: CommandBed,
-) -> None:
-    words = (
-        "--ps",
-        "1",
-        "--workers",
-        "1",
-        "psclust.examples.digits:program",
-        "--model-dir",
-        "model",
-        "--set",
-    )
-    first = bed.start("up", "--name", "first", *words, "epochs=1000")
-    wait_until(lambda: "| step " in first.output, what="the first run's steps")
-    second = bed.start("up", "--name", "second", *words, "epochs=1")
-    wait_until(
-        lambda: "writes into this folder" in second.output, what="the second to see the first"
-    )
-    assert bed.run("down", "first")[0] == 0
-    assert first.wait() == 143
-    assert second.wait() == 0, second.output
-    assert "restored " in second.output

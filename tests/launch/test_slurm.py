@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from four_ways import in_all_four_ways
 from on_slurm import PSCLUST, allocated, needs_root, wait_until_shown
-from tensorflow_scripts import CLASSIC, COORDINATOR, TOLD_BY_TF_CONFIG
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
+from beds.learning import DIGITS, is_learned
+from beds.scripts import CLASSIC, TOLD_BY_TF_CONFIG
 from beds.slurm import SlurmBed
 
 pytestmark = [pytest.mark.process, needs_root]
@@ -26,24 +27,10 @@ _FOUND = (
 def test_the_digits_are_learned_on_four_nodes(
     job: CommandBed, slurm: SlurmBed, replication: str, update: str
 ) -> None:
-    code, said = job.run(
-        "up",
-        "--ps",
-        "2",
-        "--workers",
-        "4",
-        "--replication",
-        replication,
-        update,
-        "psclust.examples.digits:program",
-    )
-    assert code == 0, said
+    said = job.done(*typed(f"up --ps 2 --workers 4 --replication {replication} {update} {DIGITS}"))
     assert re.match(_FOUND, said), said
-    found = re.search(r"evaluation: accuracy (\S+) ", said)
-    assert found, said
-    assert float(found[1]) >= 0.96, said
+    assert is_learned(said), said
     status = job.status()
-    assert status is not None
     assert {task.host for task in status.tasks} == {"n1", "n2", "n3", "n4"}
     assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {
         node.address for node in slurm.nodes
@@ -55,18 +42,7 @@ def test_the_digits_are_learned_on_four_nodes(
 @pytest.mark.parametrize("script", [CLASSIC, TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
 def test_a_script_runs_unchanged(job: CommandBed, script: str) -> None:
     job.write("train.py", script)
-    code, said = job.run("up", "--ps", "1", "--workers", "2", "train.py")
-    assert code == 0, said
-    assert said.count("trained to") == 2
-
-
-@pytest.mark.long
-@pytest.mark.tensorflow
-def test_a_coordinator_script(job: CommandBed) -> None:
-    job.write("train.py", COORDINATOR)
-    code, said = job.run("up", "--ps", "1", "--workers", "2", "train.py")
-    assert code == 0, said
-    assert "trained to True" in said
+    assert job.done("up", "--ps", "1", "--workers", "2", "train.py").count("trained to") == 2
 
 
 def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script(
@@ -83,7 +59,7 @@ def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script
     )
     bed.write("job.sh", f"#!/bin/sh\nexport LEVEL=7\n{command}\n")
     bed.command = ("sbatch", "--wait", "--quiet", "--nodes=3", "--output=said")
-    assert bed.run("job.sh") == (0, "")
+    assert bed.done("job.sh") == ""
     said = (bed.folder / "said").read_text()
     assert [f"worker:{index} on n{index + 1} 7" in said for index in range(3)] == [
         True,
@@ -93,17 +69,13 @@ def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script
 
 
 def test_without_an_allocation_it_is_refused(slurm: SlurmBed, bed: CommandBed) -> None:
-    assert bed.run_here("up", "-H", "slurm", "train.py") == (
-        2,
-        (
-            "psclust: -H: slurm: this is no allocation; submit a job with `psclust up --slurm`, "
-            "or call psclust in a script for sbatch, or in the shell of salloc.\n"
-        ),
+    assert bed.fails_here(2, "up", "-H", "slurm", "train.py") == (
+        "psclust: -H: slurm: this is no allocation; submit a job with `psclust up --slurm`, "
+        "or call psclust in a script for sbatch, or in the shell of salloc.\n"
     )
     bed.environ |= slurm.environ
     bed.command = ("srun", "--quiet", "--nodes=2", "--ntasks=2", *PSCLUST)
-    code, said = bed.run("up", "train.py")
-    assert code == 2
+    said = bed.fails(2, "up", "train.py")
     assert (
         "hosts: srun started this psclust as task 0 of 2, and each would start the cluster. "
         "Call psclust once, without srun" in said
@@ -119,16 +91,8 @@ print(task, "on", node, "sees", os.environ.get("CUDA_VISIBLE_DEVICES") or "-")
 def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_its_own_gpu(
     slurm: SlurmBed, tmp_path: Path
 ) -> None:
-    bed = allocated(
-        slurm,
-        tmp_path / "bed",
-        "--nodes=2",
-        "--ntasks=2",
-        ":",
-        "--nodes=1",
-        "--ntasks=2",
-        "--gpus-per-node=2",
-    )
+    groups = typed("--nodes=2 --ntasks=2 : --nodes=1 --ntasks=2 --gpus-per-node=2")
+    bed = allocated(slurm, tmp_path / "bed", *groups)
     bed.write("task.py", _SHOW + wait_until_shown(4))
     jobs = (
         "jobs: {ps: {count: 2, hosts: het-0, run: [python, task.py]}, worker: {count: "
@@ -137,8 +101,7 @@ def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_i
     bed.write(
         "psclust.yaml", f"hosts: slurm\n{jobs}\nprogram: task.py\npreload: false\nends_with: all\n"
     )
-    code, said = bed.run("up")
-    assert code == 0, said
+    said = bed.done("up")
     assert re.match(r"hosts: Slurm job \d+, 3 nodes \(het-0: n1, n2; het-1: n3\), 4 slots", said), (
         said
     )
@@ -153,8 +116,7 @@ def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_i
 
 def test_doctor_checks_the_nodes_of_the_allocation(slurm: SlurmBed, tmp_path: Path) -> None:
     bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--gpus-per-node=1")
-    code, said = bed.run("doctor")
-    assert code == 0, said
+    said = bed.done("doctor")
     rows = {" ".join(line.split()) for line in said.splitlines()}
     assert any(
         re.fullmatch(r"all 2 log-in by srun; a Python answers within [\d.]+ s", row) for row in rows
@@ -174,13 +136,11 @@ def test_doctor_checks_the_nodes_of_the_allocation(slurm: SlurmBed, tmp_path: Pa
 
 
 def test_exec_runs_a_command_on_every_node(job: CommandBed) -> None:
-    code, said = job.run("exec", "--", "sh", "-c", "echo $SLURMD_NODENAME; exit $SLURM_NODEID")
-    assert code == 0, said
+    said = job.done("exec", "--", "sh", "-c", "echo $SLURMD_NODENAME; exit $SLURM_NODEID")
     rows = [line.split()[:2] + line.split()[-1:] for line in said.splitlines()[1:]]
     assert rows == [[name, "0", name] for name in ("n1", "n2", "n3", "n4")], said
     # srun has remarks of its own, about CPU binding and exit codes.
-    code, said = job.run("exec", "--", "echo why >&2; exit 3")
-    assert code == 1
+    said = job.fails(1, "exec", "--", "echo why >&2; exit 3")
     assert [line.split()[:2] + line.split()[-1:] for line in said.splitlines()[1:]] == [
         [f"n{number}", "3", "why"] for number in range(1, 5)
     ]
@@ -192,9 +152,7 @@ def test_agents_are_reached_through_steps_if_that_is_wanted(
     bed = allocated(slurm, tmp_path / "bed", "--nodes=2")
     bed.write("task.py", _SHOW)
     bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\ntunnel: true\n")
-    code, said = bed.run("up")
-    assert code == 0, said
-    assert "worker:1 on n2" in said
+    assert "worker:1 on n2" in bed.done("up")
 
 
 def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_allocation(
@@ -211,8 +169,7 @@ def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_alloca
         + "; squeue --steps --noheader --jobs=$SLURM_JOB_ID"
     )
     bed.command = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "sh", "-c")
-    code, said = bed.run(script)
-    assert code == 0, said
+    said = bed.done(script)
     assert "bed is up: psclust ps, psclust logs -f, psclust down" in said
     assert len(re.findall(r"worker:[01] +running .* n\d ", said)) >= 2, said
     assert said.rstrip().endswith("nothing of bed is left on other hosts"), said
