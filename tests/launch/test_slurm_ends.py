@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 from beds.slurm import SlurmBed
 from psclust.testing.wait import wait_until
 
@@ -38,11 +38,6 @@ _KEYS = (
     "hosts: slurm\njobs: {ps: {run: server}, worker: 1}\nprogram: train.py\n"
     "role_by: none\npreload: false\n"
 )
-_DIGITS = """hosts: slurm
-slurm: {requeue: 2}
-program: psclust.examples.digits:program
-args: [--model-dir, model, --set, epochs=60]
-"""
 
 
 class Batch:
@@ -54,14 +49,8 @@ class Batch:
         self.bed.write("train.py", _COUNTS)
         self.bed.write("psclust.yaml", keys)
         self.bed.write("job.sh", f"#!/bin/sh\nexec {' '.join(PSCLUST)} up\n")
-        self.bed.command = (
-            "sbatch",
-            "--parsable",
-            "--nodes=2",
-            "--open-mode=append",
-            "--output=said",
-            *options,
-        )
+        sbatch = typed("sbatch --parsable --nodes=2 --open-mode=append --output=said")
+        self.bed.command = (*sbatch, *options)
         code, self.id = self.bed.run("job.sh")
         assert code == 0, self.id
         self.id = self.id.strip()
@@ -130,28 +119,6 @@ def test_scancel_lets_programs_save_and_the_job_is_not_requeued(
 
 
 @pytest.mark.long
-@pytest.mark.tensorflow
-def test_a_training_makes_all_its_steps_over_three_attempts(
-    slurm: SlurmBed, tmp_path: Path
-) -> None:
-    batch = Batch(slurm, tmp_path / "bed", "--ntasks-per-node=2", keys=_DIGITS)
-    for attempt in (1, 2):
-        batch.wait_for("is up", attempt)
-        batch.wait_for("| step ", batch.said.count("| step ") + 2)
-        slurm.run("scancel", "--batch", "--signal=USR1", batch.id)
-        batch.wait_for("saved and stopped (SIGUSR1)", attempt)
-    batch.wait_for("ended well")
-    batch.wait_for_end()
-    saved = re.findall(r"ended at step (\d+) before the training was over", batch.said)
-    assert re.findall(r"resumed at step (\d+) \(attempt (\d)\)", batch.said) == [
-        (saved[0], "2"),
-        (saved[1], "3"),
-    ], batch.said
-    # What two workers do without a break: 60 epochs over 719 and 718 pictures, 32 at a time.
-    assert re.findall(r"trained to step (\d+)", batch.said)[-1] == "2696", batch.said
-
-
-@pytest.mark.long
 def test_a_job_that_is_pre_empted_saves_and_resumes_when_it_has_nodes_again(
     slurm: SlurmBed, tmp_path: Path
 ) -> None:
@@ -164,14 +131,7 @@ def test_a_job_that_is_pre_empted_saves_and_resumes_when_it_has_nodes_again(
     )
     batch.wait_for("is up")
     slurm.run(
-        "srun",
-        "--quiet",
-        "--partition=high",
-        "--nodes=4",
-        "--exclusive",
-        sys.executable,
-        "-c",
-        "pass",
+        *typed(f"srun --quiet --partition=high --nodes=4 --exclusive {sys.executable} -c pass")
     )
     batch.wait_for("from step", 2)
     batch.wait_for("ended well")
@@ -202,7 +162,7 @@ def test_in_salloc_it_ends_with_its_own_code(job: CommandBed, slurm: SlurmBed) -
     running = job.start(
         "up", "--no-preload", "--ps", "0", "--workers", "2", "--role-by", "none", "train.py"
     )
-    wait_until(lambda: running.output.count("from step") == 2, what="both programs")
+    running.until("from step", 2)
     number = slurm.jobs()[0].split()[0]
     slurm.run(
         "scancel", "--signal=TERM", f"{number}.0", check=False

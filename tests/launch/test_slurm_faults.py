@@ -38,7 +38,7 @@ def start(bed: CommandBed, *, workers: int, lasts_s: float) -> Running:
     )
     bed.write("psclust.yaml", f"hosts: slurm\nprogram: train.py\n{keys}")
     running = bed.start("up")
-    wait_until(lambda: running.output.count("at work on") == workers, what="all tasks")
+    running.until("at work on", workers)
     return running
 
 
@@ -55,15 +55,6 @@ def on_node(bed: CommandBed, *words: str) -> list[psutil.Process]:
 def sruns(bed: CommandBed, node: str) -> list[psutil.Process]:
     """srun is two processes, of which the second ends the step if the first dies."""
     return [process for process in on_node(bed, f"--nodelist={node}") if process.name() == "srun"]
-
-
-def agent_on(bed: CommandBed, node: str) -> psutil.Process:
-    """Not its guard, which is the parent."""
-    found = [
-        process for process in bed.processes() if process.environ().get("SLURMD_NODENAME") == node
-    ]
-    agents = [process for process in found if "psclust.agent" in words_of(process)]
-    return next(process for process in agents if process.ppid() in {other.pid for other in agents})
 
 
 def launcher(running: Running) -> psutil.Process:
@@ -94,7 +85,7 @@ def kill_first(processes: list[psutil.Process]) -> None:
 def test_when_srun_is_killed_its_step_ends_and_the_tasks_move(spare: CommandBed) -> None:
     running = start(spare, workers=3, lasts_s=1000)
     kill_first(sruns(spare, "n1"))
-    wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
+    running.until("worker:0: attempt 2 starts")
     assert "host n1 is lost, with worker:0" in running.output
     task = spare.wait_for("worker:0", "running", attempt=2)
     assert task.host in ("n2", "n3")
@@ -110,28 +101,11 @@ def test_without_all_of_srun_the_run_goes_on_and_ends_as_ever(spare: CommandBed)
 
 
 @pytest.mark.long
-def test_when_an_agent_is_killed_its_step_ends_too(spare: CommandBed, slurm: SlurmBed) -> None:
-    running = start(spare, workers=3, lasts_s=1000)
-    # Of an earlier test's job some may still be there.
-    wait_until(
-        lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 3,
-        what="three steps",
-    )
-    agent_on(spare, "n1").kill()
-    wait_until(
-        lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 2,
-        what="the end of its step",
-    )
-    wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
-    interrupt(running)
-
-
-@pytest.mark.long
 def test_a_node_that_is_cut_off_is_replaced(spare: CommandBed, slurm: SlurmBed) -> None:
     running = start(spare, workers=3, lasts_s=1000)
     slurm[0].cut()
     try:
-        wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
+        running.until("worker:0: attempt 2 starts")
         # Slurm leaves the tasks of a lost node alone; the agent's lease has ended them.
         wait_until(
             lambda: (
