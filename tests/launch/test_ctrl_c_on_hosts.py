@@ -120,7 +120,7 @@ def test_while_any_python_is_being_started_on_the_hosts(
         far, hosts, PATIENT, python=str(gate.python), ship=".", jobs=JOBS, deadlines=PATIENCE
     )
     running = far.start("up")
-    wait_until(lambda: "is up" in running.output, what="the cluster")
+    running.until("is up")
     calls = min(len(gate.calls(host)) for host in hosts.hosts)
     assert calls >= 6
     assert gate.calls(hosts[0]).count("fork") == 3  # the starter, the guard, the agent
@@ -145,7 +145,7 @@ def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
     hosts[3].cut()
     try:
         running = far.start("up")
-        wait_until(lambda: "logging in to 4 hosts" in running.output, what="the log-ins")
+        running.until("logging in to 4 hosts")
         running.interrupt()
         _ends_interrupted(running)
     finally:
@@ -184,16 +184,3 @@ def _frozen(host: BedHost) -> Iterator[None]:
     finally:
         for process in agents:
             process.resume()
-
-
-@pytest.mark.long
-def test_while_it_is_stopping_a_second_one_does_not_wait(far: CommandBed, hosts: HostBed) -> None:
-    stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT
-    write_file(far, hosts, stubborn, deadlines=PATIENCE)
-    running = far.start("up")
-    wait_until(lambda: running.output.count("| up") == 4, what="the programs")
-    running.interrupt()
-    wait_until(lambda: "once more to stop now" in running.output, what="the first Ctrl-C")
-    running.interrupt()
-    _ends_interrupted(running)
-    _nothing_is_left(hosts)

@@ -6,23 +6,20 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 from on_hosts import isolated
 
 from beds.command import CommandBed
-from beds.hosts import BedHost, HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import BedHost, HostBed
 from psclust.rundir.links_file import read_links, slowest_link
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("doctor") / "hosts", 3) as machines:
-        yield machines
+machines = hosts_of_file(3)
 
 
 @pytest.fixture
@@ -59,22 +56,10 @@ def findings(said: str, *levels: str) -> set[tuple[str, str, str]]:
 def test_hosts_that_are_well_are_said_to_be_in_a_row_a_check(
     doctor: CommandBed, machines: HostBed
 ) -> None:
-    code, said = doctor.run("doctor")
-    assert code == 0, said
+    said = doctor.done("doctor")
     rows = {tuple(line.split(None, 3)[:3]) for line in said.splitlines()}
-    assert {
-        ("all", "3", check)
-        for check in (
-            "log-in",
-            "python",
-            "tensorflow",
-            "psclust",
-            "disk",
-            "clock",
-            "gpus",
-            "proxies",
-        )
-    } <= rows
+    checks = ["log-in", "python", "tensorflow", "psclust", "disk", "clock", "gpus", "proxies"]
+    assert {("all", "3", check) for check in checks} <= rows
     assert "reaches all others; " in said
     assert " Mbit/s, " in said
     assert "servers listen on one interface" in said
@@ -84,48 +69,14 @@ def test_hosts_that_are_well_are_said_to_be_in_a_row_a_check(
     )
 
 
-def test_each_host_is_told_what_it_lacks(doctor: CommandBed, machines: HostBed) -> None:
-    first, second, third = machines.hosts
-    wrap_python(first, "export https_proxy=http://me:secret@proxy:3128")
-    subprocess.run(
-        ["/usr/bin/python3", "-m", "venv", "--without-pip", str(second.home / "bare")], check=True
-    )
-    (second.home / "py").symlink_to("bare/bin/python")
-    other = third.home / "other" / "tensorflow-2.20.0.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n")
-    wrap_python(third, "export PYTHONPATH=$HOME/other")
-    try:
-        code, said = doctor.run("doctor", "--json", "--python", "~/py")
-        assert code == 1
-        assert findings(said, "problem") == {
-            ("h2", "tensorflow", "problem"),
-            ("h2", "packages", "problem"),
-            ("h3", "tensorflow", "problem"),
-        }
-        assert ("h1", "proxies", "note") in findings(said, "note")
-        assert "secret" not in said
-        texts = {
-            entry["host"]: entry["text"]
-            for entry in json.loads(said)
-            if entry["check"] == "tensorflow"
-        }
-        assert texts["h2"].startswith(f"no TensorFlow for {second.own_home}/")
-        assert texts["h3"] == "TensorFlow 2.20.0, elsewhere 2.21.0"
-    finally:
-        for host in machines.hosts:
-            (host.home / "py").unlink()
-
-
 def test_hosts_without_a_log_in_or_a_python_do_not_hide_what_is_wrong_with_others(
     doctor: CommandBed, machines: HostBed
 ) -> None:
-    wrap_python(machines[0])
+    wrap_python(machines[0], "export https_proxy=http://me:secret@proxy:3128")
     (machines[1].home / "py").write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
     (machines[1].home / "py").chmod(0o755)
     try:
-        code, said = doctor.run("doctor", "--json", "-H", "h1,h2,h3,nowhere", "--python", "~/py")
-        assert code == 1
+        said = doctor.fails(1, "doctor", "--json", "-H", "h1,h2,h3,nowhere", "--python", "~/py")
         assert findings(said, "problem") == {
             ("nowhere", "log-in", "problem"),
             ("h2", "python", "problem"),
@@ -139,6 +90,8 @@ def test_hosts_without_a_log_in_or_a_python_do_not_hide_what_is_wrong_with_other
         assert texts["h2"] == "~/py ended with 3: broken."
         assert texts["h3"].startswith("no Python there (tried ~/py).")
         assert ("h1", "network", "ok") in findings(said, "ok")
+        assert ("h1", "proxies", "note") in findings(said, "note")
+        assert "secret" not in said
     finally:
         for host in machines.hosts[:2]:
             (host.home / "py").unlink()
@@ -153,21 +106,17 @@ def test_a_port_that_is_closed_between_hosts_is_found_on_the_ports_of_the_cluste
     third.run("nft", "add chain inet closed in { type filter hook input priority 0; }")
     third.run("nft", "add rule inet closed in tcp dport 2300-2399 iifname eth0 drop")
     try:
-        code, said = doctor.run("doctor", "--json")
-        assert code == 1
+        said = doctor.fails(1, "doctor", "--json")
         assert findings(said, "problem") == {
             ("h1", "network", "problem"),
             ("h2", "network", "problem"),
         }
         assert f"cannot reach h3 at {third.address}:2300 (no answer)" in said
         assert ("h3", "exposure", "ok") in findings(said, "ok"), "it has a firewall"
-        assert (
-            doctor.run(
-                "doctor",
-                "-f",
-                str(doctor.write("other.yaml", f"hosts: {machines.names}\nports: 2400-2499\n")),
-            )[0]
-            == 0
+        doctor.done(
+            "doctor",
+            "-f",
+            str(doctor.write("other.yaml", f"hosts: {machines.names}\nports: 2400-2499\n")),
         )
     finally:
         third.run("nft", "delete table inet closed")
@@ -207,39 +156,11 @@ def test_a_slow_link_is_measured_and_kept_for_the_plan(
     assert 0.085 < kept.gbit < 0.1
 
 
-def test_a_port_somebody_has_is_found_too(doctor: CommandBed, machines: HostBed) -> None:
-    code = (
-        f"import socket, sys; s = socket.create_server(('{machines[0].address}', 2222)); "
-        "print(1, flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        machines[0].command(sys.executable, "-c", code),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd="/",
-    )
-    assert holder.stdout is not None
-    try:
-        assert holder.stdout.readline() == b"1\n"
-        doctor.write("psclust.yaml", f"hosts: {machines.names}\nports: 2222\n")
-        rc, said = doctor.run("doctor")
-        assert rc == 1
-        assert (
-            f"PROBLEM: cannot listen for others: {machines[0].address}: port 2222 is taken" in said
-        )
-    finally:
-        holder.kill()
-        holder.communicate()
-
-
 def test_without_hosts_it_is_this_machine_that_is_checked(bed: CommandBed) -> None:
-    code, said = bed.run("doctor", "--json")
-    assert code == 0, said
+    said = bed.done("doctor", "--json")
     found = json.loads(said)
     assert {entry["host"] for entry in found} == {"localhost"}
     assert {"python", "tensorflow", "psclust", "server shim", "kernels", "network"} <= {
         entry["check"] for entry in found
     }
-    code, said = bed.run("doctor", "--python", "/no/python")
-    assert code == 1
-    assert "/no/python" in said
+    assert "/no/python" in bed.fails(1, "doctor", "--python", "/no/python")

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from beds.command import CommandBed
-from beds.hosts import HostBed, host_bed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import HostBed
 from beds.processes import words_of
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("exec") / "hosts", 3) as hosts:
-        yield hosts
+hosts = hosts_of_file(3)
 
 
 def test_a_command_runs_on_every_host_and_its_results_are_a_table(
     apart: CommandBed, hosts: HostBed
 ) -> None:
-    code, said = apart.run(
+    said = apart.done(
         "exec", "-H", hosts.names, "--", "echo $SSH_CONNECTION | cut -d ' ' -f 3,4; echo note >&2"
     )
-    assert code == 0, said
     header, *rows = [line.split() for line in said.splitlines()]
     assert header == ["HOST", "EXIT", "TIME", "LAST", "LINE"]
     assert [(row[0], row[1], row[-2:]) for row in rows] == [
@@ -36,10 +32,9 @@ def test_a_command_runs_on_every_host_and_its_results_are_a_table(
 
 
 def test_words_arrive_as_they_stand(apart: CommandBed) -> None:
-    code, said = apart.run(
+    said = apart.done(
         "exec", "--json", "-H", "h1", "--", "printf", "%s|", "two words", "$HOME", "*", "-x"
     )
-    assert code == 0, said
     assert json.loads(said)[0]["stdout"] == "two words|$HOME|*|-x|"
 
 
@@ -47,10 +42,7 @@ def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(
     apart: CommandBed, hosts: HostBed
 ) -> None:
     line = f"case $SSH_CONNECTION in *' {hosts[1].address} {hosts[1].port}') exit 7; esac"
-    code, said = apart.run(
-        "exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line
-    )
-    assert code == 1
+    said = apart.fails(1, "exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line)
     results = {result["host"]: result for result in json.loads(said)}
     assert {host: result["code"] for host, result in results.items()} == {
         "h1": 0,
@@ -64,18 +56,16 @@ def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(
 
 
 def test_all_that_was_said_is_shown_under_its_host(apart: CommandBed) -> None:
-    code, said = apart.run(
+    said = apart.done(
         "exec", "--all-output", "-H", "h1,h2", "--", "echo one; echo two; echo three >&2"
     )
-    assert code == 0
     assert said.splitlines() == [
         f"{host} | {word}" for host in ("h1", "h2") for word in ("one", "two", "three")
     ]
 
 
 def test_a_host_that_takes_too_long_is_given_up(apart: CommandBed) -> None:
-    code, said = apart.run("exec", "-H", "h1", "--timeout", "0.3", "--", "sleep 60")
-    assert code == 1
+    said = apart.fails(1, "exec", "-H", "h1", "--timeout", "0.3", "--", "sleep 60")
     assert "did not end in time." in said
 
 
@@ -107,9 +97,6 @@ def test_hosts_come_from_the_cluster_file_and_flags_win(apart: CommandBed) -> No
 
 
 def test_without_a_host_or_a_command_there_is_nothing_to_do(apart: CommandBed) -> None:
-    code, said = apart.run("exec", "--", "true")
-    assert (code, said) == (
-        2,
-        "psclust: no host is named; write -H a,b, or `hosts:` in the cluster file.\n",
-    )
+    said = apart.fails(2, "exec", "--", "true")
+    assert said == "psclust: no host is named; write -H a,b, or `hosts:` in the cluster file.\n"
     assert apart.run("exec", "-H", "h1")[0] == 2

@@ -97,9 +97,7 @@ def test_the_environment_has_nothing_else_of_what_the_launcher_needs(hosts: Host
 
 
 def test_doctor_finds_no_problem(bare: CommandBed) -> None:
-    code, said = bare.run("doctor")
-    assert code == 0, said
-    assert said.splitlines()[-1] == "A cluster can start here."
+    assert bare.done("doctor").splitlines()[-1] == "A cluster can start here."
 
 
 @pytest.mark.parametrize(
@@ -112,12 +110,8 @@ def test_doctor_finds_no_problem(bare: CommandBed) -> None:
     ],
 )
 def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> None:
-    code, said = bare.run("up", "--replication", replication, update)
-    assert code == 0, said
-    assert "evaluation: accuracy" in said
-    status = bare.status()
-    assert status is not None
-    assert {task.host for task in status.tasks} == {"h1", "h2"}
+    assert "evaluation: accuracy" in bare.done("up", "--replication", replication, update)
+    assert {task.host for task in bare.status().tasks} == {"h1", "h2"}
 
 
 @pytest.mark.parametrize("preload", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -135,8 +129,7 @@ def test_why_knows_the_line_without_py_spy(
         "preload": preload,
     }
     bare.write("psclust.yaml", json.dumps(data))
-    code, said = bare.run("up", "-d")
-    assert code == 0, said
+    bare.done("up", "-d")
 
     def slept() -> bool:
         (found,) = json.loads(bare.run("why", "--json")[1])
@@ -146,4 +139,4 @@ def test_why_knows_the_line_without_py_spy(
         )
 
     wait_until(slept, 60.0, what="the line")
-    assert bare.run("down")[0] == 0
+    bare.done("down")

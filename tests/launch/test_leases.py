@@ -4,8 +4,6 @@ more."""
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,17 +12,15 @@ import pytest
 from full_disk import fill, on_small_disk
 from on_hosts import PATIENT, isolated, left, write_file
 
-from beds.command import CommandBed
-from beds.hosts import BedHost, HostBed, host_bed
+from beds.command import CommandBed, typed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("leases") / "hosts", 2) as hosts:
-        yield hosts
+hosts = hosts_of_file(2)
 
 
 @pytest.mark.long
@@ -34,44 +30,17 @@ def test_a_supervisor_that_slept_longer_than_the_lease_says_so(
     write_file(far, hosts, PATIENT, jobs={"worker": 2}, deadlines={"lease": 3, "stop": 2})
     running = far.start("up")
     far.wait_for("worker:1", "running")
-    status = far.status()
-    assert status is not None
-    os.kill(status.supervisor, signal.SIGSTOP)
+    supervisor = far.supervisor()
+    supervisor.suspend()
     try:
         wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     finally:
-        os.kill(status.supervisor, signal.SIGCONT)
+        supervisor.resume()
     assert running.wait(300) == 1, running.output
     assert "the supervisor was suspended for " in running.output
     assert "without contact for 3 s agents end their tasks" in running.output
     assert "is lost" not in running.output
     assert "spare slot" not in running.output
-
-
-@pytest.mark.long
-def test_a_supervisor_that_slept_for_less_than_the_lease_loses_nothing(
-    far: CommandBed, hosts: HostBed
-) -> None:
-    write_file(
-        far,
-        hosts,
-        "import time; print('up', flush=True); time.sleep(15)\n",
-        jobs={"worker": 2},
-        deadlines={"lease": 10},
-    )
-    running = far.start("up")
-    wait_until(lambda: running.output.count("| up") == 2, what="both workers")
-    status = far.status()
-    assert status is not None
-    supervisor = psutil.Process(status.supervisor)
-    os.kill(status.supervisor, signal.SIGSTOP)
-    try:
-        with pytest.raises(psutil.TimeoutExpired):
-            supervisor.wait(0.9 * 10)
-    finally:
-        os.kill(status.supervisor, signal.SIGCONT)
-    assert running.wait(300) == 0, running.output
-    assert "lost" not in running.output
 
 
 @pytest.fixture
@@ -102,7 +71,7 @@ def test_a_full_disk_here_does_not_hide_what_becomes_of_tasks_on_hosts(
 ) -> None:
     write_file(small_disk, hosts, REPORTER, jobs={"worker": 2}, restart={"backoff": 0.1})
     running = small_disk.start("up")
-    wait_until(lambda: running.output.count("here is") == 2, what="both workers")
+    running.until("here is", 2)
     fill(small_disk.state)
     small_disk.write("full", "")
     assert running.wait(300) == 0, running.output
@@ -114,8 +83,6 @@ def test_a_full_disk_here_does_not_hide_what_becomes_of_tasks_on_hosts(
 
 DIGITS = {
     "jobs": {"ps": {"count": 1, "hosts": ["h2"]}, "worker": {"count": 1, "hosts": ["h1"]}},
-    "program": "slow:program",
-    "args": ["--set", "epochs=1"],
     "deadlines": {"stop": 2},
 }
 
@@ -141,22 +108,15 @@ def test_a_host_that_leaves_before_the_evaluation_is_not_missed(
     far: CommandBed, hosts: HostBed
 ) -> None:
     far.write("slow.py", SLOW)
-    data = {"hosts": [host.name for host in hosts.hosts], **DIGITS}
-    data["args"] = [
-        *data["args"],
-        "--set",
-        f"data_dir={far.folder}/digits",
-        "--model-dir",
-        f"{far.folder}/model",
-    ]  # type: ignore[index, misc]
-    far.write("psclust.yaml", json.dumps(data))
-    up = far.start("up")
+    far.write("psclust.yaml", json.dumps({"hosts": ["h1", "h2"], **DIGITS}))
+    own = typed(f"--set data_dir={far.folder}/digits --model-dir {far.folder}/model")
+    up = far.start("up", "-f", "psclust.yaml", "slow:program", "--set", "epochs=1", *own)
     wait_until(
         lambda: "trained to step" in up.output or up.process.poll() is not None,
         what="the end of the training",
     )
     _dismiss(hosts[1])
-    wait_until(lambda: "host h2 is lost" in up.output, what="the loss")
+    up.until("host h2 is lost")
     far.write("go", "")
     assert up.wait() == 0, up.output
     assert "evaluation: accuracy" in up.output

@@ -39,9 +39,7 @@ def _squatter(host: BedHost, port: int) -> Iterator[None]:
 
 
 def _addresses(far: CommandBed) -> list[str]:
-    status = far.status()
-    assert status is not None
-    return [task.address or "" for task in status.tasks]
+    return [task.address or "" for task in far.status().tasks]
 
 
 @pytest.mark.long
@@ -50,17 +48,16 @@ def test_a_range_just_wide_enough_does_also_where_somebody_has_a_port_of_it(
 ) -> None:
     # A port of each host for its agent, one for its task, and on one of them a squatter's.
     with _squatter(hosts[1], 2300):
-        code, said = far.run(
+        far.done(
             "up", "-d", "-H", hosts.names, "--ps", "2", "--workers", "2", "--ports", "2300-2302"
         )
-        assert code == 0, said
         addresses = _addresses(far)
         assert [address.rpartition(":")[0] for address in addresses] == [
             host.address for host in hosts.hosts
         ]
         assert {int(address.rpartition(":")[2]) for address in addresses} <= {2300, 2301, 2302}
         assert f"{hosts[1].address}:2300" not in addresses
-        assert far.run("down")[0] == 0
+        far.done("down")
 
 
 def test_a_port_that_somebody_has_on_one_host_is_named_with_who_has_it(
@@ -70,8 +67,7 @@ def test_a_port_that_somebody_has_on_one_host_is_named_with_who_has_it(
     # The ports of a job's tasks are in a row.
     with _squatter(hosts[1], 2223):
         before = left(hosts)
-        code, said = far.run("up")
-        assert code == 3, said
+        said = far.fails(3, "up")
         assert re.search(
             rf"h2: worker:1: {re.escape(hosts[1].address)}:2223 is already in "
             r"use by \S+ \(pid \d+\)",
@@ -85,8 +81,7 @@ def test_between_its_choice_and_its_use_nobody_else_gets_a_port(
 ) -> None:
     # This program never listens: its port is as it is before any server has started.
     write_file(far, hosts, PATIENT)
-    code, said = far.run("up", "-d")
-    assert code == 0, said
+    far.done("up", "-d")
     address, _, port = _addresses(far)[1].rpartition(":")
     for where in (address, "0.0.0.0"):
         tried = subprocess.run(
@@ -97,4 +92,4 @@ def test_between_its_choice_and_its_use_nobody_else_gets_a_port(
             input="",
         )
         assert "Address already in use" in tried.stderr
-    assert far.run("down")[0] == 0
+    far.done("down")

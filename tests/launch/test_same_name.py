@@ -37,17 +37,16 @@ def test_up_leaves_a_live_run_of_another_folder_alone_and_says_whose_it_is(
     for each in (bed, other):
         each.write("patient.py", PATIENT)
         each.write("psclust.yaml", FILE)
-    assert bed.run("up", "-d")[0] == 0
+    bed.done("up", "-d")
     pid = bed.wait_for("worker:0", "running").pid
     for verb in (["up", "-d"], ["plan"], ["up", "-d", "patient.py", "--other"]):
-        code, said = other.run(*verb)
-        assert code == 2, said
+        said = other.fails(2, *verb)
         assert f"bed is up already, started from {bed.folder / 'psclust.yaml'}" in said
         assert "--name bed-2" in said
     assert bed.wait_for("worker:0", "running").pid == pid
-    assert other.run("up", "-d", "--name", "bed-2")[0] == 0
-    assert other.run("down", "bed-2")[0] == 0
-    assert bed.run("down")[0] == 0
+    other.done("up", "-d", "--name", "bed-2")
+    other.done("down", "bed-2")
+    bed.done("down")
 
 
 @pytest.mark.long
@@ -60,13 +59,11 @@ def test_a_cluster_file_is_the_same_from_any_folder_and_two_of_one_name_are_not(
     path = bed.write("c.yaml", FILE.replace("patient.py", str(bed.folder / "patient.py")))
     (bed.folder / "link.yaml").symlink_to(path)
     twin = other.write("c.yaml", path.read_text())
-    assert bed.run("up", "-d", "-f", "c.yaml")[0] == 0
+    bed.done("up", "-d", "-f", "c.yaml")
     for where, file in ((other, str(path)), (bed, "link.yaml")):
-        code, said = where.run("up", "--name", "c", "-f", file)
-        assert (code, "c is up already" in said) == (0, True), said
-    code, said = bed.run("up", "-f", str(twin))
-    assert (code, f"started from {path}" in said) == (2, True), said
-    assert bed.run("down")[0] == 0
+        assert "c is up already" in where.done("up", "--name", "c", "-f", file)
+    assert f"started from {path}" in bed.fails(2, "up", "-f", str(twin))
+    bed.done("down")
 
 
 def test_a_file_and_its_absence_are_told_apart_by_the_folder_alone(tmp_path: Path) -> None:

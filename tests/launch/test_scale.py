@@ -55,8 +55,7 @@ def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_an
 ) -> None:
     arguments = ["-H", hosts.names, "--ps", str(HOSTS), "--workers", str(3 * HOSTS)]
     planned = json.loads(far.run("plan", "--json", *arguments)[1])
-    code, said = far.run("up", "-d", *arguments)
-    assert code == 0, said
+    far.done("up", "-d", *arguments)
 
     tasks = json.loads(far.run("ps", "--json")[1])["tasks"]
     assert Counter(task["phase"] for task in tasks) == {"running": 4 * HOSTS}
@@ -70,11 +69,7 @@ def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_an
             what=f"seven processes on {host.name}: {host.programs()}",
         )
 
-    status = far.status()
-    assert status is not None
-    code, said = far.run("down")
-    assert code == 0, said
-    assert "64 tasks, none is alive" in said
+    assert "64 tasks, none is alive" in far.done("down")
     for host in hosts.hosts:
         wait_until(
             lambda host=host: not host.programs(), what=f"the end of all processes on {host.name}"

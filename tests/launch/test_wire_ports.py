@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 from beds.hosts import host_bed
 from psclust.testing.wait import wait_until
 
@@ -48,19 +48,10 @@ def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(
     bed.write("mine.py", PROGRAM)
     # No range.
     ps = {"count": 2, "env": {"PSCLUST_PORTS": "none"}}
-    bed.write(
-        "psclust.yaml",
-        json.dumps(
-            {
-                "replication": replication,
-                "update": update,
-                "program": "mine:program",
-                "jobs": {"ps": ps, "worker": 2},
-            }
-        ),
+    bed.write("psclust.yaml", json.dumps({"jobs": {"ps": ps, "worker": 2}}))
+    said = bed.done(
+        *typed(f"up -f psclust.yaml --replication {replication} --{update} mine:program")
     )
-    code, said = bed.run("up")
-    assert code == 0, said
     assert f"{NOT_USED} no port on ps:" in said
     assert said.count(NOT_USED) == (1 if replication == "in-graph" else 2)
     # Of each client, once with the wire and then without.
@@ -69,32 +60,16 @@ def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(
 
 def test_it_keeps_to_a_range_of_ports(bed: CommandBed) -> None:
     bed.write("mine.py", PROGRAM.replace("repeat(20)", "repeat()"))
-    ports = "24100-24199"
-    bed.write(
-        "psclust.yaml",
-        json.dumps(
-            {
-                "name": bed.name,
-                "ports": ports,
-                "program": "mine:program",
-                "jobs": {"ps": 1, "worker": 1},
-            }
-        ),
-    )
-    code, said = bed.run("up", "-d")
-    assert code == 0, said
+    bed.done(*typed("up -d --ports 24100-24199 --ps 1 --workers 1 mine:program"))
     wait_until(lambda: "step " in bed.log("worker:0"), what="a step")
-    ps = bed.task("ps:0")
-    assert ps is not None
-    assert ps.pid is not None
     open_ports = {
         each.laddr.port
-        for each in psutil.Process(ps.pid).net_connections("tcp")
+        for each in psutil.Process(bed.wait_for("ps:0", "running").pid).net_connections("tcp")
         if each.status == psutil.CONN_LISTEN
     }
     assert len(open_ports) == 2
     assert open_ports <= set(range(24100, 24200))
-    assert bed.run("down", bed.name)[0] == 0
+    bed.done("down", bed.name)
 
 
 @pytest.mark.long

@@ -51,8 +51,7 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=True) as s:
 def test_the_second_of_two_tasks_that_take_one_address_fails(bed: CommandBed) -> None:
     port = free_ports(1)
     bed.write("same.py", ALONE.replace("PORT", str(port)))
-    code, said = bed.run("up", "--ps", "0", "--workers", "2", "same.py")
-    assert code == 1, said
+    said = bed.fails(1, "up", "--ps", "0", "--workers", "2", "same.py")
     assert said.count(f"serving at grpc://localhost:{port}") == 1
     assert "Could not start gRPC server" in said
 
@@ -68,8 +67,7 @@ def test_a_second_run_with_the_same_written_addresses_fails_and_leaves_the_first
         lambda: "on its way" in first.output or first.process.poll() is not None,
         what="steps of the first run",
     )
-    code, said = bed.run("up", "--name", "second", *words, "--tag", "2")
-    assert code == 1, said
+    bed.fails(1, "up", "--name", "second", *words, "--tag", "2")
     bed.write("enough", "")
     assert first.wait() == 0, first.output
     assert "tag 1.0 v 1.0" in first.output
@@ -86,7 +84,5 @@ def test_a_script_that_psclust_gave_its_addresses_gets_them_beside_the_reservati
     )
     bed.write("psclust.yaml", f"{addresses}program: train.py\nargs: [--tag, '3']\n")
     bed.write("enough", "")
-    code, said = bed.run("up")
-    assert code == 0, said
-    assert "tag 3.0 v 3.0" in said
+    assert "tag 3.0 v 3.0" in bed.done("up")
     socket.create_server(("127.0.0.1", port)).close()
