@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-
 import pytest
 
-from beds.command import CommandBed
-from psclust.testing.wait import wait_until
+from beds.command import CommandBed, typed
+from beds.learning import DIGITS, is_learned
 
 # In `make test`, tests/train/test_faults.py kills tasks of smaller trainings.
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
@@ -27,15 +23,10 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 def test_the_digits_are_learned_although_a_task_is_killed(
     bed: CommandBed, replication: str, update: str, victim: str
 ) -> None:
-    how = ("--ps", "2", "--workers", "2", "--replication", replication, update)
-    up = bed.start("up", *how, "psclust.examples.digits:program", "--set", "epochs=60")
-    wait_until(lambda: "| step " in up.output, what="the first steps")
-    task = bed.task(victim)
-    assert task is not None
-    assert task.pid is not None
-    os.kill(task.pid, signal.SIGKILL)
+    how = typed(f"--ps 2 --workers 2 --replication {replication} {update}")
+    up = bed.start("up", *how, DIGITS, "--set", "epochs=60")
+    up.until("| step ")
+    bed.signal(victim)
     assert up.wait(300) == 0, up.output
     assert f"{victim}: attempt 2 starts" in up.output
-    found = re.search(r"evaluation: accuracy (\S+) ", up.output)
-    assert found, up.output
-    assert float(found[1]) >= 0.96
+    assert is_learned(up.output), up.output

@@ -24,15 +24,14 @@ UP = ("--ps", "0", "--workers", "2", "--", "bash", "-c", SCRIPT, "{task_index}")
 
 
 def objects(bed: CommandBed, *args: str) -> list[dict[str, object]]:
-    code, said = bed.run_here("logs", "--json", *args)
-    assert code == 0, said
+    said = bed.done_here("logs", "--json", *args)
     return [json.loads(line) for line in said.splitlines()]
 
 
 def test_lines_have_the_times_at_which_they_were_printed(bed: CommandBed) -> None:
     began = time.time()
     up = bed.start("up", *UP)
-    wait_until(lambda: up.output.count("first") == 2, what="the first lines")
+    up.until("first", 2)
     between = time.time()
     time.sleep(0.2)  # longer than times are exact
     bed.write("go", "")
@@ -52,8 +51,7 @@ def test_lines_have_the_times_at_which_they_were_printed(bed: CommandBed) -> Non
     ]
     assert len(objects(bed, "--since", "1h")) == 6
     assert objects(bed, "--since", "0.001s") == []
-    code, said = bed.run_here("logs", "--timestamps", "worker:0")
-    assert code == 0
+    said = bed.done_here("logs", "--timestamps", "worker:0")
     assert re.fullmatch(r"(worker:0 \| (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d  \w+ 0\n){3}", said), (
         said
     )
@@ -64,7 +62,7 @@ def test_following_shows_what_fits_until_the_run_ends(bed: CommandBed) -> None:
     bed.wait_for("worker:1", "running")
     follower = bed.start("logs", "-f", "-t", "--grep", "second|last")
     bed.write("go", "")
-    wait_until(lambda: follower.output.count("second") == 2, what="the second lines")
+    follower.until("second", 2)
     bed.write("finish", "")
     assert up.wait() == 0
     assert follower.wait() == 0
@@ -75,24 +73,18 @@ def test_following_shows_what_fits_until_the_run_ends(bed: CommandBed) -> None:
 def test_lines_without_a_known_time_are_named_not_dated(bed: CommandBed) -> None:
     bed.write("go", "")
     bed.write("finish", "")
-    assert bed.run("up", *UP)[0] == 0
+    bed.done("up", *UP)
     times_path(bed.run_folder().log(Task("worker", 1), 1)).unlink()
     assert {line["time"] for line in objects(bed, "worker:1")} == {None}
     assert bed.run_here("logs", "-t", "worker:1")[1].count("time unknown") == 3
-    code, said = bed.run_here("logs", "--since", "1h")
-    assert code == 0
+    said = bed.done_here("logs", "--since", "1h")
     assert said.count("worker:0 |") == 3
     assert "left out 3 lines that psclust does not know the time of" in said
 
 
 def test_wrong_options_are_explained(bed: CommandBed) -> None:
-    assert bed.run_here("logs", "--since", "soon") == (
-        2,
-        (
-            "psclust: --since soon: found no age; write a number with its unit: "
-            "30s, 5min, 12h, 7d or 4w.\n"
-        ),
+    assert bed.fails_here(2, "logs", "--since", "soon") == (
+        "psclust: --since soon: found no age; write a number with its unit: "
+        "30s, 5min, 12h, 7d or 4w.\n"
     )
-    code, said = bed.run_here("logs", "--grep", "(")
-    assert code == 2
-    assert "--grep (: not a regular expression" in said
+    assert "--grep (: not a regular expression" in bed.fails_here(2, "logs", "--grep", "(")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 import yaml
-from full_disk import fill
 
 from beds.command import CommandBed
 from psclust.rundir.events_file import Record, read_events
@@ -26,9 +22,7 @@ def events(bed: CommandBed) -> list[Record]:
 
 def test_a_run_records_its_starts_a_death_the_restart_and_the_end(bed: CommandBed) -> None:
     up = bed.start("up", *WORKERS)
-    pid = bed.wait_for("worker:1", "running").pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    bed.signal("worker:1")
     bed.wait_for("worker:1", "running", attempt=2)
     bed.write("finish", "")
     assert up.wait() == 0, up.output
@@ -59,11 +53,9 @@ def test_what_tasks_use_is_sampled_over_all_attempts_and_the_cluster_file_is_kep
 ) -> None:
     bed.write("psclust.yaml", "jobs: {ps: 0, worker: 1}\n")
     up = bed.start("up", "-f", "psclust.yaml", "--workers", "2", "--", "bash", "-c", WAIT)
-    pid = bed.wait_for("worker:1", "running").pid
-    assert pid is not None
     folder = bed.run_folder()
     wait_until(lambda: list(read_samples(folder.samples)), what="a sample")
-    os.kill(pid, signal.SIGKILL)
+    bed.signal("worker:1")
     wait_until(
         lambda: any(
             each.tasks.get("worker:1", TaskSample(0)).attempt == 2
@@ -79,36 +71,3 @@ def test_what_tasks_use_is_sampled_over_all_attempts_and_the_cluster_file_is_kep
     kept = yaml.safe_load(folder.cluster_file.read_text())
     assert kept["jobs"] == {"ps": {"count": 0}, "worker": {"count": 2}}
     assert kept["hosts"] == "local"
-
-
-def test_a_killed_supervisor_still_gets_an_end(bed: CommandBed) -> None:
-    up = bed.start("up", *WORKERS)
-    bed.wait_for("worker:1", "running")
-    status = bed.status()
-    assert status is not None
-    os.kill(status.supervisor, signal.SIGKILL)
-    assert up.wait() == 1, up.output
-    last = events(bed)[-1]
-    assert (last["kind"], last["ok"]) == ("end", False)
-    assert "was killed by SIGKILL" in last["reason"]
-
-
-def test_a_full_disk_neither_ends_the_run_nor_leaves_half_a_line(small_disk: CommandBed) -> None:
-    up = small_disk.start("up", *WORKERS)
-    pid = small_disk.wait_for("worker:1", "running").pid
-    assert pid is not None
-    fill(small_disk.state)
-    before = len(events(small_disk))
-    os.kill(pid, signal.SIGKILL)
-    wait_until(
-        lambda: (
-            "attempt 2 starts" in up.output
-            or "is started again" in up.output
-            or len(events(small_disk)) > before
-        ),
-        what="a restart",
-    )
-    (small_disk.state / "filler").unlink()
-    small_disk.write("finish", "")
-    assert up.wait() == 0, up.output
-    assert events(small_disk)[-1]["kind"] == "end"

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 
 import pytest
-from on_hosts import isolated
-from staged_waits import ONE_HOOK, PROGRAM, UNEVEN
+from staged_waits import ONE_HOOK, UNEVEN
 
-from beds.command import CommandBed, Running
-from beds.hosts import HostBed
+from beds.command import CommandBed, Running, typed
 from psclust.rundir.events_file import read_events
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-UNEVEN_OPTIONS = (
-    "--ps",
-    "0",
-    "--workers",
-    "2",
-    "--role-by",
-    "none",
-    "--env",
-    "TASK={task_index}",
-    "--no-preload",
-    "train.py",
+UNEVEN_OPTIONS = typed(
+    "--ps 0 --workers 2 --role-by none --env TASK={task_index} --no-preload train.py"
 )
 SECONDS = 120.0
 SILENT = r"no step and no line of output for 3\d s"
@@ -43,7 +30,7 @@ def until_said(running: Running, pattern: str) -> None:
 
 
 def end(bed: CommandBed, running: Running) -> None:
-    assert bed.run("down")[0] == 0
+    bed.done("down")
     running.wait()
 
 
@@ -67,7 +54,7 @@ def test_who_has_ended_and_who_is_waited_for_is_said_once_and_taken_back(bed: Co
     assert recorded["findings"][0]["stack"][0].startswith("nap (train.py:")
     bed.write("go", "")
     wait_until(
-        lambda: (status := bed.status()) is not None and status.silent is None,
+        lambda: bed.status().silent is None,
         20.0,
         what="that there are signs again",
     )
@@ -91,35 +78,3 @@ def test_workers_that_all_hang_in_a_session_call_are_named_with_the_line(bed: Co
     assert re.search(rf"^worker:0  {place}, silent for \d", bed.run("why")[1], re.MULTILINE)
     end(bed, up)
     assert times_said(up) == 1
-
-
-@pytest.mark.long
-@pytest.mark.tensorflow
-def test_a_psclust_program_that_stands_still_names_the_ps_that_is_stopped(bed: CommandBed) -> None:
-    bed.write("staged.py", PROGRAM)
-    up = bed.start("up", "--ps", "2", "--workers", "2", "--sync", "staged:program")
-    wait_until(lambda: "| step " in up.output, SECONDS, what="the training")
-    pid = bed.wait_for("ps:1", "running").pid
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    until_said(
-        up,
-        rf"{SILENT}, and no task uses the CPU: .*, behind ps:1; psclust why {bed.name} says more",
-    )
-    os.kill(pid, signal.SIGCONT)
-    end(bed, up)
-
-
-@pytest.mark.long
-@isolated
-def test_on_hosts_the_agents_gather_the_places(far: CommandBed, hosts: HostBed) -> None:
-    far.write("train.py", UNEVEN)
-    code, said = far.run("up", "-d", "-H", hosts.names, *UNEVEN_OPTIONS)
-    assert code == 0, said
-    attached = far.start("attach")
-    until_said(
-        attached,
-        r"worker:1 has ended; waiting for worker:0, in its own code: nap \(\S*train.py:[45]\); "
-        rf"{SILENT}; psclust why .*",
-    )
-    end(far, attached)

@@ -13,14 +13,16 @@ import psutil
 import pytest
 from full_disk import fill
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 from beds.processes import words_of
 from psclust.rundir.status_file import read_status
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-SLEEP = ("--ps", "0", "--workers", "2", "--", "sleep", "600")
+SLEEP = typed("--ps 0 --workers 2 -- sleep 600")
+# Each leaves a process in a session of its own.
+STRAYS = typed("--ps 0 --workers 2 -- bash -c 'setsid sleep 700 & sleep 600'")
 
 
 def limited(bed: CommandBed, limit: str) -> CommandBed:
@@ -36,9 +38,7 @@ def limited(bed: CommandBed, limit: str) -> CommandBed:
 def supervisor(bed: CommandBed) -> psutil.Process:
     """Of the run, once both tasks run."""
     bed.wait_for("worker:1", "running")
-    status = bed.status()
-    assert status is not None
-    return psutil.Process(status.supervisor)
+    return bed.supervisor()
 
 
 # ------------------------------------------------------------------------------------ too few files
@@ -48,19 +48,17 @@ def supervisor(bed: CommandBed) -> psutil.Process:
 def test_too_few_open_files_are_told_before_anything_starts(
     bed: CommandBed, limit: int, workers: int
 ) -> None:
-    code, said = limited(bed, f"-n {limit}").run(
-        "up", "--ps", "0", "--workers", str(workers), "--", "sleep", "100"
+    said = limited(bed, f"-n {limit}").fails(
+        3, "up", "--ps", "0", "--workers", str(workers), "--", "sleep", "100"
     )
-    assert code == 3
     assert f"{workers} tasks need about" in said
     assert f"this shell allows {limit} (ulimit -Hn)" in said
 
 
 def test_a_soft_limit_of_files_is_raised_for_the_supervisor_alone(bed: CommandBed) -> None:
-    code, said = limited(bed, "-Sn 64").run(
+    limited(bed, "-Sn 64").done(
         "up", "--ps", "0", "--workers", "20", "--", "bash", "-c", "ulimit -Sn; ulimit -Hn"
     )
-    assert code == 0, said
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert bed.log("worker:19").split() == ["64", str(hard)]
 
@@ -68,10 +66,8 @@ def test_a_soft_limit_of_files_is_raised_for_the_supervisor_alone(bed: CommandBe
 def test_a_supervisor_that_can_open_no_file_ends_the_run_and_says_so(bed: CommandBed) -> None:
     up = bed.start("up", *SLEEP)
     process = supervisor(bed)
-    worker = bed.wait_for("worker:0", "running")
-    assert worker.pid is not None
     process.rlimit(psutil.RLIMIT_NOFILE, (8, 8))
-    os.kill(worker.pid, signal.SIGKILL)
+    bed.signal("worker:0")
     assert up.wait() == 3, up.output
     assert "worker:0 could not be started: too many open files: psclust may have 8" in up.output
 
@@ -80,9 +76,7 @@ def test_a_supervisor_that_can_open_no_file_ends_the_run_and_says_so(bed: Comman
 
 
 def test_a_killed_guard_is_named_and_its_supervisor_does_its_work(bed: CommandBed) -> None:
-    up = bed.start(
-        "up", "--ps", "0", "--workers", "2", "--", "bash", "-c", "setsid sleep 700 & sleep 600"
-    )
+    up = bed.start("up", *STRAYS)
     process = supervisor(bed)
     wait_until(
         lambda: sum("700" in words_of(other) for other in bed.processes()) == 2,
@@ -131,26 +125,13 @@ def test_an_interrupt_kills_a_supervisor_that_stands_still(bed: CommandBed, numb
 
 @pytest.mark.parametrize("guard_too", [False, True])
 def test_down_ends_a_run_whose_supervisor_stands_still(bed: CommandBed, guard_too: bool) -> None:
-    bed.run(
-        "up",
-        "-d",
-        "--ps",
-        "0",
-        "--workers",
-        "2",
-        "--",
-        "bash",
-        "-c",
-        "setsid sleep 700 & sleep 600",
-    )
+    bed.done("up", "-d", *STRAYS)
     process = supervisor(bed)
     guard = psutil.Process(process.ppid())
     process.suspend()
     if guard_too:
         guard.suspend()
-    code, said = bed.run("down", "--now")
-    assert code == 0, said
-    assert "does not answer" in said
+    assert "does not answer" in bed.done("down", "--now")
     assert not bed.processes()
 
 
@@ -160,7 +141,7 @@ def test_down_ends_with_its_code_at_once_as_in_order(
 ) -> None:
     up = bed.start("up", *SLEEP)
     bed.wait_for("worker:0", "running")
-    assert bed.run("down", *options)[0] == 0
+    bed.done("down", *options)
     assert up.wait() == 143, up.output
 
 
@@ -215,17 +196,11 @@ def test_on_a_full_disk_up_and_ps_say_the_same_of_the_end(
     fill(small_disk.state)
     small_disk.write("finish", "")
     code, said = up.wait(), small_disk.run("ps")[1]
-    if ending == "well":
-        assert (code, "ended well" in up.output, "ended well" in said) == (0, True, True), (
-            up.output,
-            said,
-        )
-    else:
-        assert (code, "exited with code 7" in up.output, "exited with code 7" in said) == (
-            1,
-            True,
-            True,
-        ), (up.output, said)
+    told = "ended well" if ending == "well" else "exited with code 7"
+    assert code == (0 if ending == "well" else 1), up.output
+    assert told in up.output
+    assert told in said
+    if ending == "badly":
         failed = [
             task.exit_code
             for task in read_status(small_disk.run_folder()).tasks

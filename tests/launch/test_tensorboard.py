@@ -53,9 +53,7 @@ def address_in(said: str) -> str:
 def get(address: str, path: str) -> Any:
     """None while nothing answers."""
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            f"http://{address}/{path}", timeout=60
-        ) as reply:
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=60) as reply:
             return json.loads(reply.read())
     except (urllib.error.URLError, ConnectionError):
         return None
@@ -74,8 +72,7 @@ def shown_steps(address: str) -> int:
 def test_it_follows_a_run_and_ends_with_it(bed: CommandBed) -> None:
     bed.write("train.py", WRITES)
     bed.write("psclust.yaml", json.dumps(ALONE))
-    code, said = bed.run("up", "-d")
-    assert code == 0, said
+    said = bed.done("up", "-d")
     address = address_in(said)
     first = wait_until(lambda: shown_steps(address), what="a curve")
     wait_until(lambda: shown_steps(address) > first, what="a longer curve")
@@ -87,7 +84,7 @@ def test_it_follows_a_run_and_ends_with_it(bed: CommandBed) -> None:
     noted = '"TensorBoard has ended, the run goes on; '
     wait_until(lambda: noted in bed.run_folder().status.read_text(encoding="utf-8"), what="a note")
     assert bed.wait_for("worker:0", "running")
-    assert bed.run("down")[0] == 0
+    bed.done("down")
     assert get(address, "data/environment") is None
 
 
@@ -95,7 +92,7 @@ def test_it_is_gone_with_a_killed_launcher(bed: CommandBed) -> None:
     bed.write("train.py", WRITES)
     bed.write("psclust.yaml", json.dumps(ALONE))
     up = bed.start("up")
-    wait_until(lambda: "TensorBoard: http" in up.output, what="its address")
+    up.until("TensorBoard: http")
     address = address_in(up.output)
     wait_until(lambda: get(address, "data/environment"), what="an answer")
     up.process.send_signal(signal.SIGKILL)
@@ -107,8 +104,7 @@ def test_one_that_is_kept_stays_at_its_address_until_it_is_ended(bed: CommandBed
     bed.write("train.py", WRITES)
     bed.write("enough", "")
     bed.write("psclust.yaml", json.dumps(ALONE))
-    code, said = bed.run("up", "--keep-tensorboard")
-    assert code == 0, said
+    said = bed.done("up", "--keep-tensorboard")
     kept = re.search(r"TensorBoard stays at http://([\d.:]+); end it with: kill (\d+)", said)
     assert kept
     assert kept[1] == address_in(said)
@@ -116,8 +112,8 @@ def test_one_that_is_kept_stays_at_its_address_until_it_is_ended(bed: CommandBed
     os.kill(int(kept[2]), signal.SIGTERM)
     for options in (["-d"], ["-f", "none.yaml"]):
         bed.write("none.yaml", json.dumps({**ALONE, "tensorboard": False}))
-        code, said = bed.run("up", "--keep-tensorboard", *options)
-        assert (code, said.startswith("psclust: --keep-tensorboard: ")) == (2, True), said
+        said = bed.fails(2, "up", "--keep-tensorboard", *options)
+        assert said.startswith("psclust: --keep-tensorboard: ")
 
 
 def test_without_tensorboard_nothing_is_started(bed: CommandBed) -> None:
@@ -125,13 +121,10 @@ def test_without_tensorboard_nothing_is_started(bed: CommandBed) -> None:
     bed.write("hook/sitecustomize.py", "import sys\nsys.modules['tensorboard'] = None\n")
     bed.write("train.py", WRITES)
     bed.write("psclust.yaml", json.dumps(ALONE))
-    code, said = bed.run("up", env={"PYTHONPATH": str(bed.folder / "hook")})
-    assert (code, said) == (
-        2,
-        (
-            "psclust: tensorboard: TensorBoard is not installed beside psclust. "
-            "Install it (pip install 'psclust[tensorboard]'), or leave it out.\n"
-        ),
+    said = bed.fails(2, "up", env={"PYTHONPATH": str(bed.folder / "hook")})
+    assert said == (
+        "psclust: tensorboard: TensorBoard is not installed beside psclust. "
+        "Install it (pip install 'psclust[tensorboard]'), or leave it out.\n"
     )
     assert bed.cluster().current() is None
 
@@ -139,14 +132,13 @@ def test_without_tensorboard_nothing_is_started(bed: CommandBed) -> None:
 @pytest.mark.long
 def test_event_files_come_from_a_host_as_they_grow(apart: CommandBed, hosts: HostBed) -> None:
     write_file(apart, hosts, WRITES, tensorboard="logs", role_by="none", jobs={"worker": 2})
-    code, said = apart.run("up", "-d")
-    assert code == 0, said
+    said = apart.done("up", "-d")
     address = address_in(said)
     first = wait_until(lambda: shown_steps(address), what="a curve")
     wait_until(lambda: shown_steps(address) > first, what="a longer curve")
     folder = apart.run_folder()
     (file,) = folder.summaries.rglob("*tfevents*")
     assert not (apart.folder / "logs").exists()
-    assert apart.run("down")[0] == 0
+    apart.done("down")
     assert file.stat().st_size > 1000
     assert get(address, "data/environment") is None

@@ -24,9 +24,7 @@ def script(bed: CommandBed) -> CommandBed:
 
 
 def up(bed: CommandBed, *words: str) -> str:
-    code, said = bed.run("up", "--no-preload", "--ps", "0", "--workers", "2", *words)
-    assert code == 0, said
-    return said
+    return bed.done("up", "--no-preload", "--ps", "0", "--workers", "2", *words)
 
 
 def test_down_ends_several_runs_all_runs_and_takes_an_ended_one_for_done(
@@ -34,16 +32,12 @@ def test_down_ends_several_runs_all_runs_and_takes_an_ended_one_for_done(
 ) -> None:
     for name in ("one", "two", "three", "four"):
         up(script, "-d", "--name", name, "script.py", "stay")
-    code, said = script.run("down")
-    assert code == 2
+    said = script.fails(2, "down")
     assert "several runs are live: four, one, three, two. Name those to end, or end --all." in said
-    code, said = script.run("down", "one", "two")
-    assert (code, said.count("2 tasks, none is alive")) == (0, 2), said
-    code, said = script.run("stop", "one")
-    assert (code, said) == (0, "one is down already; it was stopped: psclust down\n")
-    code, said = script.run("down", "--all")
-    assert (code, said.count("2 tasks, none is alive")) == (0, 2), said
-    assert script.run("down")[0] == 0
+    assert script.done("down", "one", "two").count("2 tasks, none is alive") == 2
+    assert script.done("stop", "one") == "one is down already; it was stopped: psclust down\n"
+    assert script.done("down", "--all").count("2 tasks, none is alive") == 2
+    script.done("down")
 
 
 def test_logs_of_a_job_and_the_last_lines(script: CommandBed) -> None:
@@ -54,11 +48,8 @@ def test_logs_of_a_job_and_the_last_lines(script: CommandBed) -> None:
     )
     _, said = script.run_here("logs", "bed", "worker:1", "-n", "1")
     assert said == "worker:1 | line 4\n"
-    code, said = script.run_here("logs", "chief")
-    assert (
-        code,
-        "bed has no such task; it has worker:0, worker:1; there are runs of bed" in said,
-    ) == (2, True), said
+    said = script.fails_here(2, "logs", "chief")
+    assert "bed has no such task; it has worker:0, worker:1; there are runs of bed" in said
 
 
 def test_a_dry_run_is_the_plan(script: CommandBed) -> None:
@@ -78,24 +69,22 @@ def test_prune_removes_old_runs_and_clusters_shows_live_ones_first(script: Comma
         ("a", False),
     ]
     assert json.loads(said)[0]["origin"] == str(script.folder)
-    code, said = script.run_here("prune", "--keep", "1", "--dry-run")
-    assert (code, "would remove 1 run" in said) == (0, True), said
-    code, said = script.run("prune", "--keep", "0", "--json")
-    assert code == 0
+    assert "would remove 1 run" in script.done_here("prune", "--keep", "1", "--dry-run")
+    said = script.done("prune", "--keep", "0", "--json")
     assert [(run["name"], run["removed"], run["bytes"] > 0) for run in json.loads(said)] == [
         (name, True, True) for name in "bba"
     ]
     _, said = script.run_here("clusters", "--json")
     assert [row["name"] for row in json.loads(said)] == ["live"]
-    assert script.run_here("prune", "live") == (0, "no old run fits; nothing is removed\n")
-    assert script.run("down")[0] == 0
+    assert script.done_here("prune", "live") == "no old run fits; nothing is removed\n"
+    script.done("down")
 
 
 def test_an_error_that_has_just_been_shown_is_not_shown_again(bed: CommandBed) -> None:
     bed.write("bad.py", "raise SystemExit('no data')\n")
     words = ["up", "--no-preload", "--ps", "0", "--workers", "1", "bad.py"]
-    code, said = bed.run(*words)
-    assert (code, said.count("no data")) == (1, 1), said
+    said = bed.fails(1, *words)
+    assert said.count("no data") == 1
     assert "the last lines of worker:0 stand above" in said
     apart = subprocess.run(
         [*bed.command, *words],

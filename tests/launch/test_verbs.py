@@ -4,7 +4,6 @@ taken."""
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 
@@ -35,27 +34,21 @@ def patient(bed: CommandBed) -> CommandBed:
 
 
 def test_a_detached_run_outlives_up_and_is_found_again(patient: CommandBed) -> None:
-    code, said = patient.run("up", "-d")
-    assert code == 0, said
-    assert "bed is up: 2 workers" in said
-    code, said = patient.run("ps")
-    assert code == 0
+    assert "bed is up: 2 workers" in patient.done("up", "-d")
+    said = patient.done("ps")
     assert [line.split()[:2] for line in said.splitlines()[2:]] == [
         ["worker:0", "running"],
         ["worker:1", "running"],
     ]
     patient.write("finish", "")
-    wait_until(lambda: (status := patient.status()) and status.ended, what="the end of the run")
-    _, said = patient.run("ps")
-    assert "ended well" in said
+    patient.wait_for_end()
+    assert "ended well" in patient.done("ps")
 
 
 def test_a_second_up_changes_nothing_when_nothing_differs(patient: CommandBed) -> None:
     patient.run("up", "-d")
     before = {task: patient.wait_for(task, "running").pid for task in ("worker:0", "worker:1")}
-    code, said = patient.run("up")
-    assert code == 0
-    assert "nothing differs" in said
+    assert "nothing differs" in patient.done("up")
     assert {task: patient.wait_for(task, "running").pid for task in before} == before
     patient.run("down")
 
@@ -67,11 +60,8 @@ def test_a_second_up_changes_only_what_differs(patient: CommandBed) -> None:
         "psclust.yaml",
         FILE.replace("{worker: 2}", "{worker: {count: 2, task_args: {1: [--late]}}}"),
     )
-    code, said = patient.run_here("plan")
-    assert code == 0
-    assert "~ worker:1 (argv)" in said
-    code, said = patient.run("up")
-    assert code == 0
+    assert "~ worker:1 (argv)" in patient.done_here("plan")
+    said = patient.done("up")
     assert "~ worker:1 (argv)" in said
     assert "worker:0 (" not in said
     patient.wait_for("worker:1", "running", attempt=2)
@@ -94,10 +84,7 @@ def test_a_second_up_adds_and_removes_tasks_outside_the_cluster(patient: Command
 
 
 def test_plan_starts_nothing_and_shows_arguments_and_tf_config(patient: CommandBed) -> None:
-    code, said = patient.run_here(
-        "plan", "--json", "-f", "psclust.yaml", "patient.py", "--lr", "0.1"
-    )
-    assert code == 0, said
+    said = patient.done_here("plan", "--json", "-f", "psclust.yaml", "patient.py", "--lr", "0.1")
     plan = json.loads(said)
     assert plan["tasks"][1]["argv"] == [sys.executable, "patient.py", "--lr", "0.1"]
     assert json.loads(plan["tasks"][1]["env"]["TF_CONFIG"]) == {
@@ -105,17 +92,6 @@ def test_plan_starts_nothing_and_shows_arguments_and_tf_config(patient: CommandB
         "task": {"type": "worker", "index": 1},
     }
     assert not patient.state.exists()
-
-
-def test_two_clusters_live_side_by_side(patient: CommandBed) -> None:
-    assert patient.run("up", "-d", "--name", "one")[0] == 0
-    assert patient.run("up", "-d", "--name", "two")[0] == 0
-    code, said = patient.run("down")
-    assert code == 2
-    assert "several runs are live: one, two" in said
-    assert patient.run("down", "one")[0] == 0
-    assert patient.wait_for("worker:0", "running", name="two")
-    assert patient.run("down")[0] == 0
 
 
 def test_two_ups_that_race_make_one_run(patient: CommandBed) -> None:
@@ -136,24 +112,14 @@ def test_two_clusters_that_race_for_fixed_ports_do_not_share_them(patient: Comma
     assert sorted(racer.wait() for racer in racers) == [0, 3]
     refused = next(racer.output for racer in racers if racer.process.returncode == 3)
     assert f"127.0.0.1:{base} is already in use" in refused
-    assert patient.run("down")[0] == 0
-
-
-def test_a_busy_fixed_port_is_named_with_who_holds_it(patient: CommandBed) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
-        code, said = patient.run("up", "--ports", str(port))
-    assert code == 3
-    assert f"worker:0: 127.0.0.1:{port} is already in use by" in said
-    assert f"(pid {os.getpid()})" in said
+    patient.done("down")
 
 
 def test_ports_come_from_the_range_that_was_given(patient: CommandBed) -> None:
     base = free_ports(4)
     with socket.create_server(("127.0.0.1", base)):
-        assert patient.run("up", "-d", "--ports", f"{base}-{base + 3}")[0] == 0
+        patient.done("up", "-d", "--ports", f"{base}-{base + 3}")
         status = patient.status()
-    assert status is not None
     assert [task.address for task in status.tasks] == [
         f"127.0.0.1:{base + 1}",
         f"127.0.0.1:{base + 2}",
@@ -163,53 +129,17 @@ def test_ports_come_from_the_range_that_was_given(patient: CommandBed) -> None:
 
 def test_restart_gives_a_task_a_new_attempt(patient: CommandBed) -> None:
     patient.run("up", "-d")
-    code, said = patient.run("restart", "worker:1")
-    assert code == 0
-    assert "worker:1: attempt 2 runs" in said
-    code, said = patient.run("restart", "worker:7")
-    assert code == 2
+    assert "worker:1: attempt 2 runs" in patient.done("restart", "worker:1")
+    said = patient.fails(2, "restart", "worker:7")
     assert "bed has no such task; it has worker:0, worker:1" in said
     patient.run("down")
 
 
-def test_logs_shows_one_task_or_all(patient: CommandBed) -> None:
-    patient.write("finish", "")
-    assert patient.run("up")[0] == 0
-    _, said = patient.run_here("logs")
-    assert sorted(said.splitlines()) == ["worker:0 | args []", "worker:1 | args []"]
-    _, said = patient.run_here("logs", "worker:1")
-    assert said == "worker:1 | args []\n"
-    code, said = patient.run_here("logs", "worker:9")
-    assert code == 2
-    assert "worker:9: bed has no such task" in said
-
-
-def test_logs_follow_until_the_run_ends(patient: CommandBed) -> None:
-    patient.run("up", "-d")
-    follower = patient.start("logs", "-f")
-    wait_until(lambda: follower.output.count("args []") == 2, what="both lines")
-    patient.write("finish", "")
-    assert follower.wait() == 0
-
-
 def test_verbs_without_a_run_say_so(bed: CommandBed) -> None:
-    for verb in ("ps", "down", "logs"):
-        code, said = bed.run_here(verb)
-        assert (code, said) == (2, "psclust: no run is live. Start one with `psclust up`.\n")
-
-
-def test_init_writes_a_file_that_up_takes_and_never_overwrites_one(bed: CommandBed) -> None:
-    code, said = bed.run("init", "train.py")
-    assert code == 0, said
-    bed.write("train.py", "print('trained')\n")
-    code, said = bed.run_here("plan")
-    assert code == 0, said
-    code, said = bed.run_here("init")
-    assert code == 2
-    assert "psclust.yaml exists already" in said
+    for verb in ("ps", "down", "logs", "why"):
+        said = bed.fails_here(2, verb)
+        assert said == "psclust: no run is live. Start one with `psclust up`.\n"
 
 
 def test_schema_prints_json(bed: CommandBed) -> None:
-    code, said = bed.run_here("schema")
-    assert code == 0
-    assert "jobs" in json.loads(said)["properties"]
+    assert "jobs" in json.loads(bed.done_here("schema"))["properties"]

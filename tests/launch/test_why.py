@@ -16,7 +16,7 @@ from on_hosts import isolated
 from prometheus_client.parser import text_string_to_metric_families
 from staged_waits import ABSENT_PS, IMPORTS, LATE_PS, PROGRAM, SLEEPER
 
-from beds.command import CommandBed
+from beds.command import CommandBed, typed
 from beds.free_ports import free_ports
 from beds.hosts import HostBed
 from psclust.rundir.events_file import read_events
@@ -58,9 +58,7 @@ def until_why(bed: CommandBed, **expected: tuple[str, list[str]]) -> dict[str, d
 
 def barrier_waits(port: int) -> dict[str, float]:
     """Task -> its seconds in the barrier."""
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-        f"http://127.0.0.1:{port}/metrics"
-    ) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
         families = text_string_to_metric_families(reply.read().decode())
     (found,) = [family for family in families if family.name == "psclust_task_barrier_wait_seconds"]
     return {sample.labels["task"]: sample.value for sample in found.samples}
@@ -68,17 +66,11 @@ def barrier_waits(port: int) -> dict[str, float]:
 
 def train(bed: CommandBed, *options: str) -> None:
     bed.write("staged.py", PROGRAM)
-    assert bed.run("up", "-d", *SYNC, *options, "staged:program")[0] == 0
+    bed.done("up", "-d", *SYNC, *options, "staged:program")
 
 
 def end(bed: CommandBed) -> None:
-    assert bed.run("down")[0] == 0
-
-
-def signal_task(bed: CommandBed, task: str, number: int) -> None:
-    pid = bed.wait_for(task, "running").pid
-    assert pid is not None
-    os.kill(pid, number)
+    bed.done("down")
 
 
 def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed) -> None:
@@ -112,7 +104,7 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     assert found["worker:0"]["stack"][0].startswith("held (staged.py:")
     slow.unlink()
     until_why(bed, worker_0=("training", []))
-    signal_task(bed, "ps:1", signal.SIGSTOP)
+    bed.signal("ps:1", signal.SIGSTOP)
     until_why(
         bed,
         ps_1=("frozen by a signal", []),
@@ -122,7 +114,7 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     said = bed.run("why")[1]
     assert "held up by ps:1: frozen by a signal or a debugger (SIGSTOP)" in said
     assert "worker:1, innermost first:" in said
-    signal_task(bed, "ps:1", signal.SIGCONT)
+    bed.signal("ps:1", signal.SIGCONT)
     # Both were late once.
     waited = wait_until(lambda: barrier_waits(port), SECONDS, what="the time in the barrier")
     assert {task: seconds > 1.0 for task, seconds in waited.items()} == {
@@ -159,7 +151,7 @@ def test_a_run_without_steps_is_explained_and_then_ended(bed: CommandBed) -> Non
         "psclust.yaml", json.dumps({"program": "staged:program", "deadlines": {"progress": "5s"}})
     )
     up = bed.start("up", *SYNC)
-    signal_task(bed, "ps:1", signal.SIGSTOP)
+    bed.signal("ps:1", signal.SIGSTOP)
     assert up.wait() == 1, up.output
     assert "psclust: ps:1      frozen by a signal or a debugger (SIGSTOP)" in up.output
     assert "no step was made for 5 s (deadlines.progress)" in up.output
@@ -169,7 +161,7 @@ def test_a_run_without_steps_is_explained_and_then_ended(bed: CommandBed) -> Non
 
 def test_a_script_that_sleeps_is_named_with_the_line(bed: CommandBed) -> None:
     bed.write("train.py", SLEEPER)
-    assert bed.run("up", "-d", "--ps", "0", "--workers", "1", "--no-preload", "train.py")[0] == 0
+    bed.done("up", "-d", "--ps", "0", "--workers", "1", "--no-preload", "train.py")
     found = until_why(bed, worker_0=("in its own code: nap (train.py:4)", []))
     assert found["worker:0"]["stack"][:2] == ["nap (train.py:4)", "<module> (train.py:5)"]
     end(bed)
@@ -200,17 +192,8 @@ def test_a_worker_that_never_starts_is_named(bed: CommandBed) -> None:
 def test_a_ps_that_does_not_listen_yet_is_named(bed: CommandBed) -> None:
     bed.write("late", "")
     bed.write("train.py", LATE_PS)
-    up = bed.start(
-        "up",
-        "--ps",
-        "1",
-        "--workers",
-        "1",
-        "--no-preload",
-        "train.py",
-        "--job_name={job_name}",
-        "--ps_hosts={ps_hosts}",
-    )
+    flags = "--job_name={job_name} --ps_hosts={ps_hosts}"
+    up = bed.start(*typed(f"up --ps 1 --workers 1 --no-preload train.py {flags}"))
     bed.wait_for("ps:0", "running")
     until_why(bed, ps_0=("not yet listening at 127.0.0.1:", []))
     assert "in its own code: prepare (train.py:" in why(bed)["ps:0"]["does"]
@@ -233,11 +216,8 @@ def test_loading_tensorflow_is_named(bed: CommandBed) -> None:
 def test_a_session_for_a_ps_that_is_not_there_is_named(bed: CommandBed) -> None:
     first = free_ports(3)
     bed.write("train.py", ABSENT_PS % (first, first + 1, first + 2))
-    assert (
-        bed.run(
-            "up", "-d", "--ps", "0", "--workers", "1", "--env", "TF_CPP_MIN_LOG_LEVEL=0", "train.py"
-        )[0]
-        == 0
+    bed.done(
+        "up", "-d", "--ps", "0", "--workers", "1", "--env", "TF_CPP_MIN_LOG_LEVEL=0", "train.py"
     )
     until_why(bed, worker_0=("in CreateSession", ["ps:0", "ps:1"]))
     end(bed)
@@ -269,7 +249,7 @@ def slow_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_checkpoint_on_a_slow_disk_is_named(bed: CommandBed, slow_disk: Path) -> None:
     bed.write("staged.py", PROGRAM)
     model = ("--model-dir", str(slow_disk / "model"), "--save-seconds", "1")
-    assert bed.run("up", "-d", *SYNC, "staged:program", *model)[0] == 0
+    bed.done("up", "-d", *SYNC, "staged:program", *model)
     until_why(bed, worker_0=("training", []))
     subprocess.run(["fsfreeze", "-f", str(slow_disk)], check=True)
     until_why(
@@ -285,7 +265,7 @@ def test_a_checkpoint_on_a_slow_disk_is_named(bed: CommandBed, slow_disk: Path) 
 @isolated
 def test_a_cut_link_between_two_hosts_is_named(far: CommandBed, hosts: HostBed) -> None:
     far.write("staged.py", PROGRAM)
-    assert far.run("up", "-d", "-H", hosts.names, *SYNC, "staged:program")[0] == 0
+    far.done("up", "-d", "-H", hosts.names, *SYNC, "staged:program")
     until_why(far, worker_0=("training", []), worker_1=("training", []))
     address = far.wait_for("ps:1", "running").address
     worker = next(
@@ -302,7 +282,3 @@ def test_a_cut_link_between_two_hosts_is_named(far: CommandBed, hosts: HostBed) 
     finally:
         worker.run("ip", "route", "del", "blackhole", f"{address.partition(':')[0]}/32")
     end(far)
-
-
-def test_without_a_live_run_there_is_nothing_to_explain(bed: CommandBed) -> None:
-    assert bed.run_here("why") == (2, "psclust: no run is live. Start one with `psclust up`.\n")
