@@ -116,7 +116,7 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
             f"{host.address}:{reply.port}",
             authority.launcher(),
             lease_s,
-            {"reach_by": "ssh", "host": asdict(via), "place": {}} if via else None,
+            {"reach_by": "ssh", "host": asdict(via), "settings": {}} if via else None,
         )
         clients.append(AgentClient(access, here, recorder))
         return Started(host, authority, identity, reply, clients[-1], recorder, here)
