@@ -43,12 +43,12 @@ class PlannedPlacement:
 
 
 def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None:
-    """None if the program is no psclust program. Raises UsageError, in one sentence, if its
-    variables cannot be found out."""
+    """None if the program is no psclust program or has no ps. Raises UsageError, in one sentence,
+    if its variables cannot be found out."""
     task = _program_task(request.layout, plan)
-    if task is None:
-        return None
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
+    if task is None or PS not in counts:
+        return None
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
     found = _ask(task, request, counts[PS], policy)
