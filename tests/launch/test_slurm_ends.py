@@ -106,6 +106,7 @@ def test_scancel_lets_programs_save_and_the_job_is_not_requeued(
         keys=_KEYS + "slurm: {requeue: 2}\n",
     )
     batch.wait_for("is up")
+    batch.wait_for("from step")
     slurm.run("scancel", batch.id)
     batch.wait_for("saved at step")
     batch.wait_for_end()
