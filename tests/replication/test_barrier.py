@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 from barrier_histories import DIED, go, gradient, join, leave, stop
 
-from psclust.replication.sync.actions import (
-    Left,
-    Release,
-    Reset,
-    Send,
-)
+from psclust.replication.sync.actions import Left, Release, Reset, Send
 from psclust.replication.sync.barrier import Barrier
 from psclust.replication.sync.messages import Kind, Message, Token, Update
 
@@ -44,15 +39,11 @@ def test_it_opens_by_shutting_out_what_was_before_and_calling_all_even_those_tha
     ]
 
 
-def test_a_round_awaits_every_worker_also_one_that_has_not_joined_yet() -> None:
-    barrier = Barrier(2, 100)
+def test_a_round_awaits_every_worker_also_before_it_has_joined_but_none_that_ended() -> None:
+    barrier = Barrier(3, 100, ended=[1])
     barrier.receive(join(0, 10))
     barrier.receive(gradient(0, 10, 100))
-    assert barrier.awaited == {1}
-
-
-def test_a_worker_that_ended_before_is_not_awaited() -> None:
-    assert Barrier(3, 100, ended=[1]).awaited == {0, 2}
+    assert barrier.awaited == {2}
 
 
 def test_when_all_have_delivered_the_mean_is_applied_and_all_go_on() -> None:

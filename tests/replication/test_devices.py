@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import psclust
+from beds.graphs import HOWS, WORKERS, build
 from psclust.placement.placement_settings import PlacementSettings
-from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import LOCAL, DeviceLayout
+from psclust.replication.device_layout import LOCAL
 
 pytestmark = pytest.mark.tensorflow
 
-WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
+SGD = "GradientDescentOptimizer"
 DEALT_IN_TURN = PlacementSettings("round_robin")
-IN_GRAPH = DeviceLayout(2, WORKERS, "/job:client/task:0", DEALT_IN_TURN)
 # What the five variables of the model, in order of creation, are dealt.
 DEALT = {
     "layer1/weights": "/job:ps/task:0",
@@ -63,50 +62,20 @@ def _devices(variables: Any) -> dict[str, str]:
     return {variable.op.name: variable.device for variable in variables}
 
 
-def _model_variables() -> dict[str, str]:
-    return _devices(tf.compat.v1.trainable_variables())
-
-
-def _build_in_graph(program: psclust.Program, sync: bool) -> Any:
-    return build_in_graph(program, IN_GRAPH, sync=sync)
-
-
-def _build_second_worker(program: psclust.Program, sync: bool) -> Any:
-    return build_between_graph(
-        program, DeviceLayout(2, WORKERS, WORKERS[1], DEALT_IN_TURN), 1, sync=sync, chief=False
-    )
-
-
-def _build_chief(program: psclust.Program, sync: bool) -> Any:
-    return build_between_graph(
-        program, DeviceLayout(2, WORKERS, WORKERS[0], DEALT_IN_TURN), 0, sync=sync, chief=True
-    )
-
-
-@pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("optimizer", ["GradientDescentOptimizer", "AdamOptimizer"])
-@pytest.mark.parametrize("build", [_build_in_graph, _build_second_worker, _build_chief])
+@pytest.mark.parametrize("optimizer", [SGD, "AdamOptimizer"])
+@pytest.mark.parametrize("replica", [0, 1])
+@pytest.mark.parametrize("how", HOWS)
 def test_variables_are_dealt_round_robin_over_the_ps(
-    graph: Any, build: Callable[..., Any], optimizer: str, sync: bool
+    graph: Any, how: str, replica: int, optimizer: str
 ) -> None:
-    build(_program(optimizer), sync)
+    build(_program(optimizer), how, DEALT_IN_TURN, replica=replica)
     found = _devices(tf.compat.v1.global_variables())
     assert {name: device for name, device in found.items() if name in DEALT} == DEALT
     assert {name: device for name, device in found.items() if name in COUNTERS} == COUNTERS
 
 
-@pytest.mark.parametrize("build", [_build_in_graph, _build_chief])
-def test_slots_follow_their_variable(graph: Any, build: Callable[..., Any]) -> None:
-    build(_program("AdamOptimizer"), True)
-    found = _devices(tf.compat.v1.global_variables())
-    for name, device in DEALT.items():
-        assert found[f"{name}/Adam"] == found[f"{name}/Adam_1"] == device
-    # Adam keeps these beside the first variable by name, as it does everywhere.
-    assert found["beta1_power"] == found["beta2_power"] == DEALT["layer1/biases"]
-
-
 def test_in_graph_every_op_of_a_tower_is_on_its_worker(graph: Any) -> None:
-    _build_in_graph(_program("AdamOptimizer"), True)
+    build(_program("AdamOptimizer"), "in-graph sync", DEALT_IN_TURN)
     for tower, worker in enumerate(WORKERS):
         ops = [op for op in graph.get_operations() if op.name.startswith(f"tower_{tower}/")]
         assert {
@@ -125,14 +94,12 @@ def test_in_graph_every_op_of_a_tower_is_on_its_worker(graph: Any) -> None:
         } == {worker}
 
 
-@pytest.mark.parametrize(
-    ("build", "worker"), [(_build_chief, WORKERS[0]), (_build_second_worker, WORKERS[1])]
-)
+@pytest.mark.parametrize("replica", [0, 1])
 def test_between_graph_the_model_and_its_gradients_are_on_the_own_worker(
-    graph: Any, build: Callable[..., Any], worker: str
+    graph: Any, replica: int
 ) -> None:
-    build(_program("GradientDescentOptimizer"), False)
-    ops = graph.get_operations()
+    build(_program(SGD), "between-graph async", DEALT_IN_TURN, replica=replica)
+    ops, worker = graph.get_operations(), WORKERS[replica]
     assert {op.device for op in ops if op.type in ("MatMul", "IteratorV2", "IteratorGetNext")} == {
         worker
     }
@@ -142,7 +109,7 @@ def test_between_graph_the_model_and_its_gradients_are_on_the_own_worker(
 
 
 def test_local_variables_stay_on_their_worker(graph: Any) -> None:
-    _build_in_graph(_program("GradientDescentOptimizer"), True)
+    build(_program(SGD), "in-graph sync", DEALT_IN_TURN)
     found = _devices(tf.compat.v1.local_variables())
     copies = [name for name in found if "/copy" in name]
     for tower, worker in enumerate(WORKERS):
@@ -153,12 +120,12 @@ def test_local_variables_stay_on_their_worker(graph: Any) -> None:
 
 
 def test_between_graph_local_variables_stay_on_the_worker(graph: Any) -> None:
-    _build_second_worker(_program("GradientDescentOptimizer"), True)
+    build(_program(SGD), "between-graph sync", DEALT_IN_TURN, replica=1)
     assert set(_devices(tf.compat.v1.local_variables()).values()) == {WORKERS[1]}
 
 
 def test_gradients_are_averaged_and_applied_where_the_variable_is(graph: Any) -> None:
-    built = _build_in_graph(_program("GradientDescentOptimizer"), True)
+    built = build(_program(SGD), "in-graph sync", DEALT_IN_TURN)
     applied = {
         op.inputs[0].op.name: op.device
         for op in graph.get_operations()
@@ -175,7 +142,7 @@ def test_gradients_are_averaged_and_applied_where_the_variable_is(graph: Any) ->
 
 
 def test_synchronous_workers_push_to_the_ps_of_the_variable(graph: Any) -> None:
-    _build_second_worker(_program("GradientDescentOptimizer"), True)
+    build(_program(SGD), "between-graph sync", DEALT_IN_TURN, replica=1)
     pushes = [
         op.device for op in graph.get_operations() if op.type.endswith("AccumulatorApplyGradient")
     ]
@@ -190,8 +157,8 @@ def test_synchronous_workers_push_to_the_ps_of_the_variable(graph: Any) -> None:
 
 
 def test_towers_share_one_set_of_variables(graph: Any) -> None:
-    _build_in_graph(_program("AdamOptimizer"), True)
-    assert list(_model_variables()) == list(DEALT)
+    build(_program("AdamOptimizer"), "in-graph sync", DEALT_IN_TURN)
+    assert list(_devices(tf.compat.v1.trainable_variables())) == list(DEALT)
 
 
 def test_one_process_names_no_device(graph: Any) -> None:

@@ -10,9 +10,8 @@ import tensorflow as tf
 from two_tasks import CONFIG, Cluster
 
 import psclust
+from beds.graphs import build
 from psclust.errors import PsclustError
-from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.messages import Update, encode_update
 from psclust.replication.sync.stream_run import take_over
 from psclust.train.user_errors import explained
@@ -42,10 +41,8 @@ def test_its_update_is_refused_after_another_chief_took_over(cluster: Cluster) -
     program = psclust.Program(
         _model, _data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)
     )
-    workers = "/job:worker/task:0", "/job:worker/task:1"
     with tf.Graph().as_default() as graph:
-        layout = DeviceLayout(1, workers, workers[0])
-        built = build_between_graph(program, layout, 0, sync=True, chief=True)
+        built = build(program, "between-graph sync", ps=1)
         ops = built.coordinator
         assert ops is not None
         assert ops.stream is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,6 @@ from psclust.replication.gradients import weighted_mean
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.fixture
-def session() -> Iterator[Any]:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        yield session
-
-
-def _variable(name: str, shape: list[int]) -> Any:
-    return tf.compat.v1.get_variable(name, shape)
-
-
 def _slices(rows: dict[int, float]) -> tf.IndexedSlices:
     return tf.IndexedSlices(
         tf.constant([[value] for value in rows.values()]),
@@ -32,59 +21,49 @@ def _slices(rows: dict[int, float]) -> tf.IndexedSlices:
     )
 
 
-def _examples(*counts: int) -> Any:
-    return tf.constant(sum(counts), tf.int64)
+def _examples(count: int) -> Any:
+    return tf.constant(count, tf.int64)
 
 
-def test_dense_gradients_are_weighted_by_examples(session: Any) -> None:
-    v = _variable("v", [2])
-    # Gradients 1 of six examples and 4 of two come in multiplied by their number of examples.
-    ((mean, variable),) = weighted_mean(
-        [[(tf.constant([6.0, 6.0]), v)], [(tf.constant([8.0, 8.0]), v)]], _examples(6, 2)
-    )
+@pytest.mark.parametrize(
+    ("shape", "gradients", "examples", "expected"),
+    [
+        # Gradients 1 of six examples and 4 of two come in multiplied by their number of examples.
+        ([2], lambda: [tf.constant([6.0, 6.0]), tf.constant([8.0, 8.0])], 8, [1.75, 1.75]),
+        (
+            [3, 1],
+            lambda: [_slices({0: 2.0, 1: 4.0}), _slices({1: 8.0})],
+            4,
+            [[0.5], [3.0], [0.0]],
+        ),
+        ([3, 1], lambda: [_slices({0: 2.0}), tf.ones([3, 1])], 2, [[1.5], [0.5], [0.5]]),
+        ([1], lambda: [tf.constant([6.0]), tf.constant([0.0])], 3, [2.0]),
+    ],
+    ids=["dense, by examples", "sparse", "dense and sparse", "a tower without examples"],
+)
+def test_the_mean_of_two_towers(
+    session: Any, shape: list[int], gradients: Any, examples: int, expected: list[Any]
+) -> None:
+    v, made = tf.compat.v1.get_variable("v", shape), gradients()
+    ((mean, variable),) = weighted_mean([[(each, v)] for each in made], _examples(examples))
     assert variable is v
-    assert session.run(mean).tolist() == [1.75, 1.75]
-
-
-def test_sparse_gradients_stay_sparse(session: Any) -> None:
-    v = _variable("v", [3, 1])
-    ((mean, _),) = weighted_mean(
-        [[(_slices({0: 2.0, 1: 4.0}), v)], [(_slices({1: 8.0}), v)]], _examples(2, 2)
-    )
-    assert isinstance(mean, tf.IndexedSlices)
-    assert session.run(tf.convert_to_tensor(mean)).tolist() == [[0.5], [3.0], [0.0]]
-
-
-def test_a_dense_and_a_sparse_gradient_of_one_variable_add_up(session: Any) -> None:
-    v = _variable("v", [3, 1])
-    ((mean, _),) = weighted_mean(
-        [[(_slices({0: 2.0}), v)], [(tf.ones([3, 1]), v)]], _examples(1, 1)
-    )
-    assert session.run(mean).tolist() == [[1.5], [0.5], [0.5]]
+    sparse = all(isinstance(each, tf.IndexedSlices) for each in made)
+    assert isinstance(mean, tf.IndexedSlices) == sparse
+    assert session.run(tf.convert_to_tensor(mean)).tolist() == expected
 
 
 def test_a_variable_that_one_tower_does_not_use_counts_as_zero_there(session: Any) -> None:
-    v, w = _variable("v", [1]), _variable("w", [1])
+    v, w = (tf.compat.v1.get_variable(name, [1]) for name in "vw")
     towers = [[(tf.constant([2.0]), v), (tf.constant([2.0]), w)], [(tf.constant([2.0]), v)]]
     means = {
         variable.op.name: session.run(mean).tolist()
-        for mean, variable in weighted_mean(towers, _examples(1, 1))
+        for mean, variable in weighted_mean(towers, _examples(2))
     }
     assert means == {"v": [2.0], "w": [1.0]}
 
 
-def test_a_tower_without_examples_has_no_say(session: Any) -> None:
-    v = _variable("v", [1])
-    ((mean, _),) = weighted_mean(
-        [[(tf.constant([6.0]), v)], [(tf.constant([0.0]), v)]], _examples(3, 0)
-    )
-    assert session.run(mean).tolist() == [2.0]
-
-
 def test_the_mean_has_the_type_of_the_variable(session: Any) -> None:
     v = tf.compat.v1.get_variable("v", [1], tf.float16)
-    ((mean, _),) = weighted_mean(
-        [[(tf.constant([1.0], tf.float16), v)], [(tf.constant([2.0], tf.float16), v)]],
-        _examples(1, 1),
-    )
+    towers = [[(tf.constant([value], tf.float16), v)] for value in (1.0, 2.0)]
+    ((mean, _),) = weighted_mean(towers, _examples(2))
     assert session.run(mean).dtype == np.float16

@@ -3,23 +3,17 @@ gradients of others have arrived."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import psclust
-from psclust.placement.placement_settings import PlacementSettings
-from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import DeviceLayout
+from beds.graphs import build
 from psclust.replication.graph_walk import before, reached
 
 pytestmark = pytest.mark.tensorflow
-
-WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
-IN_GRAPH = DeviceLayout(2, WORKERS, "/job:client/task:0", PlacementSettings())
-BETWEEN = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings())
 
 
 def _model(features: Any, labels: Any) -> psclust.EstimatorSpec:
@@ -46,13 +40,12 @@ def _data() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((tf.ones([4, 100]), tf.zeros([4], tf.int64))).repeat()
 
 
-def _program(**config: Any) -> psclust.Program:
-    return psclust.Program(
-        _model,
-        _data,
-        lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9),
-        config=psclust.TrainConfig(**config),
-    )
+def _program(
+    model: Callable[..., Any] = _model, params: dict[str, Any] | None = None, **config: Any
+) -> psclust.Program:
+    optimizer = lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)  # noqa: E731
+    config_ = psclust.TrainConfig(**config)
+    return psclust.Program(model, _data, optimizer, params=params, config=config_)
 
 
 def _copies() -> dict[str, str]:
@@ -60,19 +53,10 @@ def _copies() -> dict[str, str]:
     return {v.op.name: v.device for v in tf.compat.v1.local_variables() if "/copy" in v.op.name}
 
 
-def _build(how: str, program: psclust.Program, *, bounded: bool = False) -> None:
-    if how.startswith("in-graph"):
-        build_in_graph(program, IN_GRAPH, sync=how.endswith(" sync"), bounded=bounded)
-    else:
-        build_between_graph(
-            program, BETWEEN, 1, sync=how.endswith(" sync"), chief=False, bounded=bounded
-        )
-
-
 @pytest.mark.parametrize("how", ["in-graph sync", "in-graph async", "between-graph async"])
 def test_a_variable_comes_back_without_waiting_for_the_gradients_of_others(how: str) -> None:
     with tf.Graph().as_default() as graph:
-        _build(how, _program())
+        build(_program(), how)
         updates = {
             op.name: op.inputs[0].op.name.split("/")[-1]
             for op in graph.get_operations()
@@ -100,13 +84,7 @@ def test_synchronous_workers_of_a_large_model_have_copies_of_all_variables_or_of
     gathers: bool,
 ) -> None:
     with tf.Graph().as_default():
-        program = psclust.Program(
-            _large,
-            _data,
-            lambda: tf.compat.v1.train.AdamOptimizer(0.1),
-            params={"gathers": gathers},
-        )
-        built = build_between_graph(program, BETWEEN, 0, sync=True, chief=True)
+        built = build(_program(_large, {"gathers": gathers}), "between-graph sync")
         assert built.coordinator is not None
         assert (built.coordinator.stream is None) == gathers
         wholes = {name.partition("/")[0] for name in built.streamed}
@@ -115,11 +93,10 @@ def test_synchronous_workers_of_a_large_model_have_copies_of_all_variables_or_of
 
 def test_a_streamed_update_waits_for_the_gradients_of_its_own_variable_alone() -> None:
     with tf.Graph().as_default() as graph:
-        program = psclust.Program(
-            _large, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), params={"gathers": False}
-        )
-        build_between_graph(program, BETWEEN, 0, sync=True, chief=True)
-        for update in (op for op in graph.get_operations() if op.type == "ResourceApplyAdam"):
+        build(_program(_large, {"gathers": False}), "between-graph sync")
+        updates = [op for op in graph.get_operations() if op.type == "ResourceApplyMomentum"]
+        assert updates
+        for update in updates:
             needed = reached([update], before).values()
             # Its own, of both workers, and the number of examples of its ps.
             assert len({op.inputs[0].op.name for op in needed if op.type == "QueueDequeueV2"}) == 2
@@ -129,7 +106,7 @@ def test_a_streamed_update_waits_for_the_gradients_of_its_own_variable_alone() -
 @pytest.mark.parametrize("how", ["in-graph sync", "between-graph async"])
 def test_a_worker_computes_from_its_own_copies_alone(how: str) -> None:
     with tf.Graph().as_default() as graph:
-        _build(how, _program())
+        build(_program(), how)
         for matmul in (op for op in graph.get_operations() if op.type == "MatMul"):
             for read in (value.op for value in matmul.inputs if "Read" in value.op.type):
                 assert read.device == matmul.device
@@ -150,7 +127,7 @@ def test_there_are_none_where_a_step_cannot_begin_with_what_the_one_before_has_l
     how: str, config: dict[str, Any], bounded: bool
 ) -> None:
     with tf.Graph().as_default():
-        _build(how, _program(**config), bounded=bounded)
+        build(_program(**config), how, replica=1, bounded=bounded)
         assert not _copies()
 
 
@@ -164,8 +141,5 @@ def test_a_variable_that_the_model_writes_is_pulled() -> None:
         return spec
 
     with tf.Graph().as_default():
-        _build(
-            "between-graph async",
-            psclust.Program(model, _data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)),
-        )
+        build(_program(model), "between-graph async")
         assert sorted(_copies()) == ["first/copy", "second/copy"]

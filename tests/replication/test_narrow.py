@@ -9,15 +9,11 @@ import pytest
 import tensorflow as tf
 
 import psclust
-from psclust.placement.placement_settings import PlacementSettings
-from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import DeviceLayout
+from beds.graphs import build
 from psclust.replication.tf_types import Graph, Operation
 
 pytestmark = pytest.mark.tensorflow
 
-WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
 LAYERS = 7
 
 
@@ -50,22 +46,13 @@ def _build(
         config=psclust.TrainConfig(wire_dtype=wire_dtype),
     )
     with tf.Graph().as_default() as graph:
-        if how == "in-graph":
-            build_in_graph(
-                program,
-                DeviceLayout(2, WORKERS, "/job:client/task:0", PlacementSettings()),
-                sync=True,
-            )
-        else:
-            layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings())
-            build_between_graph(program, layout, 0, sync=how == "between-graph sync", chief=True)
+        build(program, how)
     return graph
 
 
-@pytest.mark.parametrize(
-    ("how", "workers"), [("in-graph", 2), ("between-graph async", 1), ("between-graph sync", 1)]
-)
-def test_what_travels_as_bfloat16_is_cast_once_at_each_end(how: str, workers: int) -> None:
+@pytest.mark.parametrize("how", ["in-graph sync", "between-graph async", "between-graph sync"])
+def test_what_travels_as_bfloat16_is_cast_once_at_each_end(how: str) -> None:
+    workers = 2 if how.startswith("in-graph") else 1
     casts = _casts(_build(how, "bfloat16"))
     leaving, arrived = (
         [op for op in casts if op.outputs[0].dtype == dtype] for dtype in (tf.bfloat16, tf.float32)
@@ -98,7 +85,7 @@ def test_rows_of_a_table_are_cast_on_its_ps() -> None:
 
 
 def test_nothing_is_cast_to_travel_as_it_is() -> None:
-    assert not _casts(_build("in-graph"))
+    assert not _casts(_build("in-graph sync"))
 
 
 def _casts(graph: Graph) -> list[Operation]:

@@ -66,27 +66,14 @@ def _there(value: Any, device: str) -> tf.Tensor:
         return tf.identity(value)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "float32",
-        "float64",
-        "bfloat16",
-        "float16",
-        "int8",
-        "uint8",
-        "int16",
-        "int32",
-        "int64",
-        "bool",
-    ],
-)
+FLOATS = ["float32", "float64", "bfloat16", "float16"]
+INTEGERS = ["int8", "uint8", "int16", "int32", "int64", "bool"]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_a_value_goes_there_and_back_as_it_is(pair: Pair, graph: tf.Graph, dtype: str) -> None:
-    value = (
-        np.arange(24).reshape([2, 3, 4]) % 2
-        if dtype == "bool"
-        else np.arange(24).reshape([2, 3, 4]) - (dtype[0] != "u")
-    )
+    numbers = np.arange(24).reshape([2, 3, 4])
+    value = numbers % 2 if dtype == "bool" else numbers - (dtype[0] != "u")
     with tf.device(WORKER):
         sent = tf.cast(tf.constant(value), dtype)
     back = _there(_there(_there(sent, WORKER), PS), WORKER)
@@ -183,11 +170,9 @@ def test_what_is_put_into_its_place_is_received_there_if_it_is_float32(
         assert {graph.get_operation_by_name(name).type for name in wire.sends} == {
             "PsclustReceiveInto" if dtype == "float32" else "PsclustReceive"
         }
+        expected = np.concatenate([np.arange(count) % 250 + first for first in (0, 1)])
         for _ in range(5):
-            np.testing.assert_array_equal(
-                _run(session, found)[0],
-                np.concatenate([np.arange(count) % 250 + first for first in (0, 1)]),
-            )
+            np.testing.assert_array_equal(_run(session, found)[0], expected)
 
 
 def test_a_run_that_is_cancelled_while_a_value_comes_into_its_place_does_no_harm(

@@ -3,72 +3,60 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from psclust.errors import UsageError
+import psclust
+from beds.graphs import WORKERS, build
 from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.table import tabulate
+from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.dry_build import dry_build
+from psclust.replication.variables.places import BuildAgain, Places
+from psclust.train.model_report import report_model
+from psclust.train.progress_file import ProgressFile
+from psclust.train.reporter import Reporter
 
 pytestmark = pytest.mark.tensorflow
 
-WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
 SIZES = {"small": 10, "large": 1000, "middle": 600, "tiny": 1}
-BALANCED = {"large": 0, "middle": 1, "small": 1, "tiny": 1}
+HOWS = pytest.mark.parametrize("how", ["in-graph sync", "between-graph async"])
 
 
 @pytest.fixture(autouse=True)
 def _graph() -> Iterator[None]:
-    import tensorflow as tf
-
     with tf.Graph().as_default():
         yield
 
 
-def program(order: list[str], **params: Any) -> Any:
-    import tensorflow as tf
-
-    import psclust
-
-    def model_fn(features: Any, mode: str) -> Any:
-        total = tf.reduce_sum(features)
-        for name in order:
-            total += tf.reduce_sum(
-                tf.compat.v1.get_variable(
-                    name, [SIZES[name]], initializer=tf.compat.v1.zeros_initializer()
-                )
-            )
-        tf.compat.v1.metrics.mean(total)
-        return psclust.EstimatorSpec(mode, loss=total)
-
-    def input_fn() -> Any:
-        return tf.data.Dataset.from_tensors([1.0]).repeat(3)
-
+def program(model_fn: Callable[..., Any]) -> psclust.Program:
     return psclust.Program(
-        model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1), **params
+        model_fn,
+        lambda: tf.data.Dataset.from_tensors([1.0]).repeat(3),
+        lambda: tf.compat.v1.train.AdamOptimizer(0.1),
     )
 
 
-def built(
-    replication: str, model: Any, policy: PlacementSettings, ps: int = 2
-) -> Mapping[str, str]:
+def sizes(features: Any, mode: str) -> psclust.EstimatorSpec:
+    """A model with a variable of each of SIZES, and a metric."""
+    zeros = tf.compat.v1.zeros_initializer()
+    variables = [
+        tf.compat.v1.get_variable(name, [size], initializer=zeros) for name, size in SIZES.items()
+    ]
+    total = tf.add_n([tf.reduce_sum(each) for each in [features, *variables]])
+    tf.compat.v1.metrics.mean(total)
+    return psclust.EstimatorSpec(mode, loss=total)
+
+
+def built(how: str, model: Any, policy: PlacementSettings, ps: int = 2) -> Mapping[str, str]:
     """Name -> device of every variable in the current graph, once it is built."""
-    import tensorflow as tf
-
-    from psclust.replication.build_between_graph import build_between_graph
-    from psclust.replication.build_in_graph import build_in_graph
-    from psclust.replication.device_layout import DeviceLayout
-
-    if replication == "in-graph":
-        build_in_graph(model, DeviceLayout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
-    else:
-        build_between_graph(
-            model, DeviceLayout(ps, WORKERS, WORKERS[1], policy), 1, sync=False, chief=False
-        )
+    build(model, how, policy, ps=ps, replica=1)
     variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
     return {variable.op.name: variable.device for variable in variables}
 
@@ -77,34 +65,7 @@ def ps_of(devices: Mapping[str, str], names: list[str]) -> list[int]:
     return [int(devices[name].removeprefix("/job:ps/task:")) for name in names]
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_round_robin_is_the_order_of_creation(replication: str) -> None:
-    devices = built(replication, program(list(SIZES)), PlacementSettings("round_robin"))
-    assert ps_of(devices, list(SIZES)) == [0, 1, 0, 1]
-
-
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-@pytest.mark.parametrize(
-    "order", [["small", "large", "middle", "tiny"], ["tiny", "middle", "large", "small"]]
-)
-def test_balanced_is_the_same_in_any_order(replication: str, order: list[str]) -> None:
-    devices = built(replication, program(order), PlacementSettings("balanced"))
-    assert dict(zip(BALANCED, ps_of(devices, list(BALANCED)), strict=True)) == BALANCED
-
-
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-@pytest.mark.parametrize("kind", ["round_robin", "balanced"])
-def test_pins_win_over_the_policy(replication: str, kind: str) -> None:
-    devices = built(
-        replication,
-        program(list(SIZES)),
-        PlacementSettings(kind, {"t*": 0, "large": 1, "middle": 2}),
-        ps=3,
-    )
-    assert ps_of(devices, ["tiny", "large", "middle"]) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@HOWS
 @pytest.mark.parametrize(
     "policy",
     [
@@ -115,9 +76,9 @@ def test_pins_win_over_the_policy(replication: str, kind: str) -> None:
     ids=str,
 )
 def test_slots_are_with_their_variable_and_local_ones_on_the_worker(
-    replication: str, policy: PlacementSettings
+    how: str, policy: PlacementSettings
 ) -> None:
-    devices = built(replication, program(list(SIZES)), policy)
+    devices = built(how, program(sizes), policy)
     slots = [name for name in devices if name.endswith(("/Adam", "/Adam_1"))]
     assert len(slots) >= 2 * len(SIZES)
     assert all(devices[name] == devices[name.rpartition("/")[0]] for name in slots)
@@ -127,55 +88,43 @@ def test_slots_are_with_their_variable_and_local_ones_on_the_worker(
     assert devices["global_step"] == "/job:ps/task:0"
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_large_variables_are_cut_and_their_shards_placed_like_any_other(replication: str) -> None:
-    devices = built(
-        replication, program(list(SIZES)), PlacementSettings("balanced", max_shard_bytes=2000)
-    )
+@HOWS
+def test_large_variables_are_cut_and_their_shards_placed_like_any_other(how: str) -> None:
+    policy = PlacementSettings("balanced", max_shard_bytes=2000)
+    devices = built(how, program(sizes), policy)
     assert "large" not in devices
     assert sorted(ps_of(devices, ["large/part_0", "large/part_1"])) == [0, 1]
     assert sorted(ps_of(devices, ["middle/part_0", "middle/part_1"])) == [0, 1]
     assert "small" in devices
 
 
-def test_what_plan_says_is_what_training_does() -> None:
-    import tensorflow as tf
-
-    from psclust.placement.table import tabulate
-    from psclust.replication.dry_build import dry_build
-
-    for policy in (
+@HOWS
+@pytest.mark.parametrize(
+    "policy",
+    [
         PlacementSettings("round_robin"),
         PlacementSettings("balanced"),
+        PlacementSettings("balanced", pin={"t*": 0, "large": 1}),
         PlacementSettings(pin={"large": 1}, max_shard_bytes=1000),
-    ):
-        model = program(list(SIZES))
-        table = tabulate(dry_build(model), 2, policy, workers=2)
-        with tf.Graph().as_default():
-            devices = built("between-graph", model, policy)
-        assert ps_of(devices, [row.variable for row in table.rows]) == [
-            row.ps for row in table.rows
-        ]
-
-
-def test_a_pin_beyond_the_last_ps_is_told() -> None:
-    with pytest.raises(UsageError, match="'large' is pinned to ps:7, and there are 2 ps"):
-        built("in-graph", program(list(SIZES)), PlacementSettings(pin={"large": 7}))
+    ],
+    ids=str,
+)
+def test_what_plan_says_is_what_training_does(how: str, policy: PlacementSettings) -> None:
+    table = tabulate(dry_build(program(sizes)), 2, policy, workers=2)
+    devices = built(how, program(sizes), policy)
+    assert ps_of(devices, [row.variable for row in table.rows]) == [row.ps for row in table.rows]
 
 
 def test_a_variable_of_a_later_tower_is_placed_by_its_name() -> None:
-    import tensorflow as tf
-
-    model, towers = program(list(SIZES)), []
-    once = model.model_fn
+    towers = []
 
     def grows(features: Any, mode: str) -> Any:
         towers.append(tf.compat.v1.get_variable_scope().reuse)
         if len(towers) == 2:
             tf.compat.v1.Variable(tf.zeros([600]), trainable=False, name="late")
-        return once(features, mode)
+        return sizes(features, mode)
 
-    devices = built("in-graph", replace(model, model_fn=grows), PlacementSettings("balanced"), ps=3)
+    devices = built("in-graph sync", program(grows), PlacementSettings("balanced"), ps=3)
     assert towers == [None, True] or towers == [False, True]
     assert ps_of(devices, ["large", "middle", "small"]) == [0, 1, 1]
     assert ps_of(devices, ["late"]) == [zlib.crc32(b"late") % 3]
@@ -184,14 +133,10 @@ def test_a_variable_of_a_later_tower_is_placed_by_its_name() -> None:
 def on_variables(*, functions: bool) -> tuple[Any, list[str]]:
     """A program that computes on the device of its variables, in branches of a condition and in
     functions or outside of them; and the list of the modes in which its model is built."""
-    import tensorflow as tf
-
-    import psclust
-
-    built: list[str] = []
+    modes: list[str] = []
 
     def model_fn(features: Any, mode: str) -> Any:
-        built.append(mode)
+        modes.append(mode)
         x = tf.reshape(features, [1, 1])
         first, second = (
             tf.compat.v1.get_variable(name, [1, 1000 * size])
@@ -210,21 +155,14 @@ def on_variables(*, functions: bool) -> tuple[Any, list[str]]:
                 x += norm * tf.nn.l2_loss(weights)
         return psclust.EstimatorSpec(mode, loss=tf.reduce_sum(x))
 
-    def input_fn() -> Any:
-        return tf.data.Dataset.from_tensors([1.0]).repeat(3)
-
-    return psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1)), built
+    return program(model_fn), modes
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(
-    replication: str,
-) -> None:
-    import tensorflow as tf
-
+@HOWS
+def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(how: str) -> None:
     model, modes = on_variables(functions=False)
-    devices = built(replication, model, PlacementSettings("balanced"))
-    assert len(modes) == (2 if replication == "in-graph" else 1)
+    devices = built(how, model, PlacementSettings("balanced"))
+    assert len(modes) == (2 if how == "in-graph sync" else 1)
     assert ps_of(devices, ["first", "second"]) == [1, 0]
     graph = tf.compat.v1.get_default_graph()
     functions = [
@@ -241,32 +179,22 @@ def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(
 
 
 def test_functions_on_the_device_of_a_variable_are_built_anew_where_it_went() -> None:
-    from psclust.replication.variables.places import BuildAgain
-
     model, modes = on_variables(functions=True)
     with pytest.raises(BuildAgain) as found:
-        built("between-graph", model, PlacementSettings("balanced"))
+        built("between-graph async", model, PlacementSettings("balanced"))
     placed = found.value.decided.placed or {}
     assert (placed["first"], placed["second"]) == (1, 0)
     assert len(modes) == 1
 
 
 def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
-    import tensorflow as tf
-
-    import psclust
-
     def model_fn(features: Any, mode: str) -> Any:
         table = tf.compat.v1.get_variable("table", [100, 4])
-        return psclust.EstimatorSpec(
-            mode, loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features))
-        )
+        rows = tf.nn.embedding_lookup(table, tf.cast(features, tf.int64))
+        return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(rows))
 
-    def input_fn() -> Any:
-        return tf.data.Dataset.range(100).batch(10)
-
-    model = psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdagradOptimizer(0.1))
-    devices = built("between-graph", model, PlacementSettings("balanced", max_shard_bytes=800))
+    policy = PlacementSettings("balanced", max_shard_bytes=800)
+    devices = built("between-graph async", program(model_fn), policy)
     operations = tf.compat.v1.get_default_graph().get_operations()
     gathers = [op for op in operations if op.type == "ResourceGather"]
     assert [op.device for op in gathers] == [devices["table/part_0"], devices["table/part_1"]]
@@ -276,15 +204,16 @@ def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
     } == {WORKERS[1]}
 
 
+def _cut_at(limit: Any) -> Any:
+    """A scope whose variables are cut into shards of so many bytes."""
+    places = Places(1, PlacementSettings(max_shard_bytes=limit))
+    return tf.compat.v1.variable_scope("", custom_getter=places.getter())
+
+
 def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
-    import tensorflow as tf
-
-    from psclust.replication.variables.places import Places
-
     nn = tf.compat.v1.nn
     value = np.arange(14, dtype=np.float32).reshape(7, 2)
-    places = Places(1, PlacementSettings(max_shard_bytes=24))
-    with tf.compat.v1.variable_scope("", custom_getter=places.getter()):
+    with _cut_at(24):
         table = tf.compat.v1.get_variable("table", initializer=value)
     assert [shard.shape.as_list() for shard in table] == [[3, 2], [2, 2], [2, 2]]
     ids = tf.constant([[6, 0], [3, 4]])
@@ -295,14 +224,8 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
         (tf.nn.embedding_lookup(table, ids), tf.gather(whole, ids)),
         (nn.embedding_lookup(table, ids), tf.gather(whole, ids)),
         (nn.embedding_lookup(table, ids, "mod"), tf.gather(whole, ids)),
-        (
-            nn.embedding_lookup_sparse(table, bags, None),
-            nn.embedding_lookup_sparse(whole, bags, None),
-        ),
-        (
-            nn.safe_embedding_lookup_sparse(table, bags),
-            nn.safe_embedding_lookup_sparse(whole, bags),
-        ),
+        [nn.embedding_lookup_sparse(each, bags, None) for each in (table, whole)],
+        [nn.safe_embedding_lookup_sparse(each, bags) for each in (table, whole)],
         (table + 1.0, whole + 1.0),
         (2.0 * table, 2.0 * whole),
         (-table[1:3], -whole[1:3]),
@@ -321,22 +244,15 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
 
 @pytest.mark.parametrize("use", ["matmul", "gather"])
 def test_the_gradient_of_a_whole_is_taken_apart_as_tensorflow_would(use: str) -> None:
-    import tensorflow as tf
-
-    from psclust.replication.variables.places import Places
-
-    places = Places(1, PlacementSettings(max_shard_bytes=24))
-    with tf.compat.v1.variable_scope("", custom_getter=places.getter()):
+    with _cut_at(24):
         table = tf.compat.v1.get_variable("table", [7, 2])
     factor = tf.constant(np.random.default_rng(0).random((7, 3), np.float32))
     ids = tf.constant([6, 0, 3, 0])
 
     def loss(whole: Any) -> Any:
-        return (
-            tf.matmul(whole, factor, transpose_a=True) ** 2
-            if use == "matmul"
-            else tf.gather(whole, ids) ** 2
-        )
+        if use == "gather":
+            return tf.gather(whole, ids) ** 2
+        return tf.matmul(whole, factor, transpose_a=True) ** 2
 
     shards = list(table)
     plain = tf.concat(shards, 0)
@@ -345,36 +261,21 @@ def test_the_gradient_of_a_whole_is_taken_apart_as_tensorflow_would(use: str) ->
     assert ("Slice" in {gradient.op.inputs[0].op.type for gradient in got}) == (use == "matmul")
     with tf.compat.v1.Session() as session:
         session.run(table.initializer)
-        pairs = zip(got, expected, strict=True)
-        for one, other in session.run(
-            [(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs]
-        ):
+        dense = [[tf.convert_to_tensor(each) for each in made] for made in (got, expected)]
+        for one, other in zip(*session.run(dense), strict=True):
             np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("loss", ["nce_loss", "sampled_softmax_loss"])
 def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> None:
-    import tensorflow as tf
-
-    from psclust.replication.variables.places import Places
-
     v1 = tf.compat.v1
-    value, biases = (
-        np.arange(14, dtype=np.float32).reshape(7, 2) / 10,
-        np.arange(7, dtype=np.float32),
-    )
-    with v1.variable_scope(
-        "", custom_getter=Places(1, PlacementSettings(max_shard_bytes=24)).getter()
-    ):
-        table, bias = (
-            v1.get_variable("table", initializer=value),
-            v1.get_variable("bias", initializer=biases),
-        )
-    labels, x, sampled = (
-        tf.constant([[6], [3]], tf.int64),
-        tf.constant([[0.5, -1.0], [2.0, 0.1]]),
-        tf.constant([1, 4], tf.int64),
-    )
+    biases = np.arange(7, dtype=np.float32)
+    value = np.arange(14, dtype=np.float32).reshape(7, 2) / 10
+    with _cut_at(24):
+        table = v1.get_variable("table", initializer=value)
+        bias = v1.get_variable("bias", initializer=biases)
+    labels, sampled = tf.constant([[6], [3]], tf.int64), tf.constant([1, 4], tf.int64)
+    x = tf.constant([[0.5, -1.0], [2.0, 0.1]])
     sampled_values = (sampled, tf.fill([2, 1], 0.3), tf.fill([2], 0.4))
     function = getattr(v1.nn, loss)
     # TensorFlow's default is the strategy `mod`, which would number the rows of shards anew.
@@ -391,18 +292,12 @@ def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> Non
     "initializer", ["he_normal", "random_uniform_initializer", "glorot_uniform"]
 )
 def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None:
-    import tensorflow as tf
-
-    from psclust.replication.variables.places import Places
-
     v1 = tf.compat.v1
     make = getattr(v1.initializers, initializer, None) or getattr(v1, initializer)
     values = []
     for limit in ("none", 64, 24):
         with tf.Graph().as_default(), v1.Session() as session:
-            with v1.variable_scope(
-                "", custom_getter=Places(1, PlacementSettings(max_shard_bytes=limit)).getter()
-            ):
+            with _cut_at(limit):
                 table = v1.get_variable("table", [9, 2], initializer=make(seed=3))
             session.run(table.initializer)
             values.append(session.run(tf.convert_to_tensor(table)))
@@ -411,61 +306,36 @@ def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None
 
 
 def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
-    import tensorflow as tf
-
-    from psclust.replication.variables.places import Places
-
     v1 = tf.compat.v1
-    with v1.variable_scope(
-        "", custom_getter=Places(1, PlacementSettings(max_shard_bytes=4)).getter()
-    ):
+    with _cut_at(4):
         made = [
             v1.get_variable("local", [10], collections=[v1.GraphKeys.LOCAL_VARIABLES]),
             v1.get_variable("scalar", [], tf.float64),
             v1.get_variable("partitioned", [10], partitioner=v1.fixed_size_partitioner(2)),
         ]
-    assert [type(variable).__name__ for variable in made] == [
-        "ResourceVariable",
-        "ResourceVariable",
-        "PartitionedVariable",
-    ]
+    kinds = ["ResourceVariable", "ResourceVariable", "PartitionedVariable"]
+    assert [type(variable).__name__ for variable in made] == kinds
 
 
 @pytest.mark.parametrize(
-    "policy",
-    [PlacementSettings("round_robin"), PlacementSettings("balanced")],
-    ids=["round robin", "balanced"],
+    ("policy", "placed"), [("round_robin", [0, 1, 0, 1, 0]), ("balanced", [1, 0, 1, 1, 1])]
 )
-def test_slots_of_a_ready_train_op_do_not_count(policy: PlacementSettings) -> None:
-    import tensorflow as tf
-
-    import psclust
-
-    model = program(list(SIZES))
-    inner = model.model_fn
+def test_slots_of_a_ready_train_op_do_not_count(policy: str, placed: list[int]) -> None:
+    v1 = tf.compat.v1
 
     def model_fn(features: Any, mode: str) -> Any:
-        loss = inner(features, mode).loss
-        train = tf.compat.v1.train.AdamOptimizer(0.1).minimize(
-            loss, tf.compat.v1.train.get_global_step()
-        )
-        late = tf.compat.v1.get_variable("late", [5])
+        loss = sizes(features, mode).loss
+        train = v1.train.AdamOptimizer(0.1).minimize(loss, v1.train.get_global_step())
+        late = v1.get_variable("late", [5])
         return psclust.EstimatorSpec(mode, loss=loss + late[0], train_op=train)
 
-    devices = built("between-graph", psclust.Program(model_fn, model.input_fn), policy)
-    late = 0 if policy.policy == "round_robin" else 1
-    assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [
-        *([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]),
-        late,
-    ]
+    ready = replace(program(model_fn), optimizer_fn=None)
+    devices = built("between-graph async", ready, PlacementSettings(policy))
+    assert ps_of(devices, [*SIZES, "late"]) == placed
     assert devices["large/Adam"] == devices["large"]
 
 
 def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
-    import tensorflow as tf
-
-    from psclust.replication.variables.places import Places
-
     v1 = tf.compat.v1
     places = Places(1, PlacementSettings(max_shard_bytes=8))
     with v1.variable_scope("", custom_getter=places.getter()):
@@ -485,27 +355,17 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
 def test_the_chief_reports_what_each_ps_holds_and_warns_if_that_is_uneven(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    import tensorflow as tf
+    def model_fn(features: Any, mode: str) -> Any:
+        made = [tf.compat.v1.get_variable(name, [SIZES[name]]) for name in ("large", "small")]
+        return psclust.EstimatorSpec(mode, loss=tf.add_n([tf.reduce_sum(each) for each in made]))
 
-    from psclust.replication.build_between_graph import build_between_graph
-    from psclust.replication.device_layout import DeviceLayout
-    from psclust.train.model_report import report_model
-    from psclust.train.progress_file import ProgressFile
-    from psclust.train.reporter import Reporter
-
-    layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes=3000))
-    tower = build_between_graph(
-        program(["large", "small"]), layout, 0, sync=False, chief=True
-    ).tower
+    even, uneven = (PlacementSettings(max_shard_bytes=limit) for limit in (3000, "none"))
+    tower = build(program(model_fn), "between-graph async", even).tower
     reporter = Reporter(ProgressFile(None), 60.0)
-    report_model(reporter, tmp_path / "model", tower, layout)
-    assert caplog.messages == []
-    report_model(
-        reporter,
-        tmp_path / "model",
-        tower,
-        DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes="none")),
-    )
+    for policy in (even, uneven):
+        assert caplog.messages == []
+        layout = DeviceLayout(2, WORKERS, WORKERS[0], policy)
+        report_model(reporter, tmp_path / "model", tower, layout)
     assert caplog.messages[0].startswith(
         "ps:0 holds 99 % of the variables' bytes (2.0 times the mean), "
         "4.0 kB of them in large; write "

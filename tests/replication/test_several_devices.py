@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import psclust
+from beds.graphs import build
 from psclust.errors import UsageError
-from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.train.tower_devices import input_of, own_devices
@@ -48,11 +49,8 @@ def test_the_towers_of_one_process_share_variables_on_its_cpu() -> None:
 
 
 def test_the_towers_of_a_worker_push_one_gradient_of_each_variable() -> None:
-    layout = DeviceLayout(
-        1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS
-    )
     with tf.Graph().as_default() as graph:
-        build_between_graph(_program(), layout, 1, sync=True, chief=False)
+        build(_program(), "between-graph sync", replica=1, ps=1, devices=CPUS)
     here = "/job:worker/task:1/device:CPU"
     assert _devices(graph, "MatMul") == {f"{here}:0", f"{here}:1"}
     assert _devices(graph, "IteratorV2") == {f"{here}:0"}
@@ -63,9 +61,6 @@ def test_the_towers_of_a_worker_push_one_gradient_of_each_variable() -> None:
 
 
 def test_each_tower_of_a_worker_reads_a_shard_of_all_towers_shards() -> None:
-    layout = DeviceLayout(
-        1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS
-    )
     shards: list[psclust.Shard] = []
 
     def data(shard: psclust.Shard) -> tf.data.Dataset:
@@ -73,11 +68,9 @@ def test_each_tower_of_a_worker_reads_a_shard_of_all_towers_shards() -> None:
         return tf.data.Dataset.from_tensors(tf.zeros([4, 3]))
 
     for split in (False, True):
-        program = psclust.Program(
-            _model, data, _program().optimizer_fn, config=psclust.TrainConfig(split_batch=split)
-        )
+        program = replace(_program(split_batch=split), input_fn=data)
         with tf.Graph().as_default():
-            build_between_graph(program, layout, 1, sync=False, chief=False)
+            build(program, "between-graph async", replica=1, ps=1, devices=CPUS)
     assert shards == [psclust.Shard(2, 4), psclust.Shard(3, 4), psclust.Shard(1, 2)]
 
 

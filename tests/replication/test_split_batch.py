@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from psclust.replication.input.replica_input import build_input
 from psclust.replication.input.split_batch import split_input
 
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture
-def session() -> Iterator[Any]:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        yield session
 
 
 def _parts(session: Any, dataset: tf.data.Dataset, towers: int, **more: Any) -> list[Any]:

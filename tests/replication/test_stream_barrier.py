@@ -5,17 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from barrier_histories import DIED, go, gradient, join, leave, stop
 
-from psclust.replication.sync.actions import (
-    Fill,
-    Left,
-    Reset,
-    RollBack,
-    Send,
-    Stream,
-)
-from psclust.replication.sync.messages import Kind, Token, Update
+from psclust.replication.sync.actions import Fill, Left, Reset, RollBack, Send, Stream
+from psclust.replication.sync.messages import Kind, Message, Token, Update
 from psclust.replication.sync.stream_barrier import StreamingBarrier
 
 
@@ -97,32 +91,23 @@ def test_the_first_that_joins_where_nobody_is_expected_begins_a_stream() -> None
     assert barrier.receive(join(1, 11)) == [Send({1: go(11, 100)}), Stream(100, (1,))]
 
 
-def test_a_round_in_which_a_worker_died_is_rolled_back_when_all_others_have_delivered() -> None:
+@pytest.mark.parametrize(
+    ("other", "tokens"),
+    [
+        (gradient(0, 10, 100), {0: go(10, 102), 1: go(21, 102)}),
+        # Then nobody has delivered.
+        (leave(0, 10), {1: go(21, 102)}),
+    ],
+)
+def test_a_round_in_which_a_worker_died_is_rolled_back_when_no_other_is_awaited(
+    other: Message, tokens: dict[int, Token]
+) -> None:
     barrier = two()
     barrier.receive(join(1, 21))
     assert barrier.awaited == {0}
-    barrier.receive(gradient(0, 10, 100))
-    tokens = Send({0: go(10, 102), 1: go(21, 102)})
-    assert barrier.close_round() == [
-        DIED,
-        RollBack(100, (0, 1)),
-        Reset(102),
-        tokens,
-        Stream(102, (0, 1)),
-    ]
-
-
-def test_so_is_one_of_which_nobody_has_delivered() -> None:
-    barrier = two()
-    barrier.receive(leave(0, 10))
-    barrier.receive(join(1, 21))
-    assert barrier.close_round() == [
-        DIED,
-        RollBack(100, (0, 1)),
-        Reset(102),
-        Send({1: go(21, 102)}),
-        Stream(102, (1,)),
-    ]
+    barrier.receive(other)
+    again = [Reset(102), Send(tokens), Stream(102, tuple(tokens))]
+    assert barrier.close_round() == [DIED, RollBack(100, (0, 1)), *again]
 
 
 def test_a_step_that_workers_were_computing_when_asked_to_stop_is_rolled_back() -> None:

@@ -12,18 +12,17 @@ import pytest
 import tensorflow as tf
 
 import psclust
+from beds.graphs import HOWS, build
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication import kernels
-from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.wire import eight_bits
 from psclust.replication.wire.whole import can_be_put_together, put_together
 
 pytestmark = pytest.mark.tensorflow
 
-WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
+ONES = np.ones(4, np.float32)
+CUT = PlacementSettings("balanced", max_shard_bytes=400_000)
 
 
 @pytest.fixture
@@ -119,44 +118,28 @@ def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_
 
 
 @pytest.mark.parametrize(
-    ("wrong", "reason"),
+    ("message", "bases", "sizes", "reason"),
     [
-        (
-            lambda place: place(tf.ones([8]), tf.ones([4]), [], at=5, count=4, block=4),
-            "differ in size",
-        ),
-        (
-            lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=5, block=4),
-            "differ in size",
-        ),
-        (
-            lambda place: place(
-                tf.ones([8]), tf.zeros([8], tf.int8), [tf.ones([5])], at=0, count=4, block=4
-            ),
-            "differ in size",
-        ),
-        (
-            lambda place: place(tf.ones([8]), tf.zeros([7], tf.int8), [], at=0, count=4, block=4),
-            "differ in size",
-        ),
-        (
-            lambda place: place(tf.ones([8]), tf.ones([4]), [tf.ones([4])], at=0, count=4, block=4),
-            "only what an int8 message says",
-        ),
-        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=-1, count=4, block=4), "negative"),
-        (
-            lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=4, block=1025),
-            "not between 1 and 1024",
-        ),
+        # sizes: at, count, block.
+        (ONES, [], (5, 4, 4), "differ in size"),
+        (ONES, [], (0, 5, 4), "differ in size"),
+        (np.zeros(8, np.int8), [np.ones(5, np.float32)], (0, 4, 4), "differ in size"),
+        (np.zeros(7, np.int8), [], (0, 4, 4), "differ in size"),
+        (ONES, [ONES], (0, 4, 4), "only what an int8 message says"),
+        (ONES, [], (-1, 4, 4), "negative"),
+        (ONES, [], (0, 4, 1025), "not between 1 and 1024"),
     ],
 )
-def test_the_kernel_writes_nowhere_else(wrong: Any, reason: str) -> None:
+def test_the_kernel_writes_nowhere_else(
+    message: Any, bases: list[Any], sizes: tuple[int, int, int], reason: str
+) -> None:
+    place, (at, count, block) = kernels.loaded().psclust_place, sizes
     with (
         tf.Graph().as_default(),
         tf.compat.v1.Session() as session,
         pytest.raises(tf.errors.InvalidArgumentError, match=reason),
     ):
-        session.run(wrong(kernels.loaded().psclust_place))
+        session.run(place(tf.ones([8]), message, bases, at=at, count=count, block=block))
 
 
 def test_without_the_kernel_short_rows_are_left_to_concat(session: Any) -> None:
@@ -177,42 +160,25 @@ def _data() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((tf.ones([4, 100]), tf.zeros([4], tf.int64))).repeat()
 
 
-@pytest.mark.parametrize("wire_dtype", ["float32", "int8"])
-@pytest.mark.parametrize(
-    "how", ["in-graph sync", "in-graph async", "between-graph sync", "between-graph async"]
-)
-def test_a_step_does_not_begin_with_putting_shards_together(how: str, wire_dtype: str) -> None:
-    replication, mode = how.split()
-    program = psclust.Program(
-        _model,
-        _data,
-        lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9),
-        config=psclust.TrainConfig(wire_dtype=wire_dtype),
+def _program(wire_dtype: str) -> psclust.Program:
+    optimizer = lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)  # noqa: E731
+    return psclust.Program(
+        _model, _data, optimizer, config=psclust.TrainConfig(wire_dtype=wire_dtype)
     )
-    cut = PlacementSettings("balanced", max_shard_bytes=400_000)
+
+
+@pytest.mark.parametrize("wire_dtype", ["float32", "int8"])
+@pytest.mark.parametrize("how", HOWS)
+def test_a_step_does_not_begin_with_putting_shards_together(how: str, wire_dtype: str) -> None:
     with tf.Graph().as_default() as graph:
-        if replication == "in-graph":
-            build_in_graph(
-                program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync"
-            )
-        else:
-            build_between_graph(
-                program,
-                DeviceLayout(2, WORKERS, WORKERS[0], cut),
-                0,
-                sync=mode == "sync",
-                chief=False,
-            )
-        copies = {
-            op.name: op.outputs[0]
-            for op in graph.get_operations()
-            if op.type == "VarHandleOp" and "/copy" in op.name
-        }
-        hosts = 2 if replication == "in-graph" else 1
-        assert sorted(name.split("/")[-2] for name in copies) == sorted(
+        build(_program(wire_dtype), how, CUT)
+        operations = graph.get_operations()
+        handles = [op.name for op in operations if op.type == "VarHandleOp" and "/copy" in op.name]
+        hosts = 2 if how.startswith("in-graph") else 1
+        assert sorted(name.split("/")[-2] for name in handles) == sorted(
             ["bias", "first", "second"] * hosts
         )
-        multiplied = [op for op in graph.get_operations() if op.type == "MatMul"]
+        multiplied = [op for op in operations if op.type == "MatMul"]
         assert multiplied
         for operation in multiplied:
             assert not [op for op in reached([operation], before).values() if op.type == "ConcatV2"]
@@ -226,39 +192,18 @@ def test_a_step_does_not_begin_with_putting_shards_together(how: str, wire_dtype
 def test_a_shard_is_put_into_its_place_as_it_has_travelled(
     how: str, wire_dtype: str, travels: Any
 ) -> None:
-    replication, mode = how.split()
-    program = psclust.Program(
-        _model,
-        _data,
-        lambda: tf.compat.v1.train.AdamOptimizer(0.1),
-        config=psclust.TrainConfig(wire_dtype=wire_dtype),
-    )
-    cut = PlacementSettings("balanced", max_shard_bytes=400_000)
     with tf.Graph().as_default() as graph:
         kernels.use()
-        if replication == "in-graph":
-            build_in_graph(
-                program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync"
-            )
-        else:
-            build_between_graph(
-                program,
-                DeviceLayout(2, WORKERS, WORKERS[0], cut),
-                0,
-                sync=mode == "sync",
-                chief=True,
-            )
+        build(_program(wire_dtype), how, CUT)
         pulled = reached([op for op in graph.get_operations() if op.name == "pulled_anew"], before)
-        placed = [
-            op
-            for op in graph.get_operations()
-            if op.type == "PsclustPlace" and op.name not in pulled
-        ]
         arriving = [
             op
-            for op in placed
-            if op.inputs[1].op.device.startswith("/job:ps") and op.inputs[1].dtype == travels
+            for op in graph.get_operations()
+            if op.type == "PsclustPlace"
+            and op.name not in pulled
+            and op.inputs[1].op.device.startswith("/job:ps")
+            and op.inputs[1].dtype == travels
         ]
         # A value is cast once, for however many workers. One has four shards, the other three.
         assert len({op.inputs[1].name for op in arriving}) == 7
-        assert len(arriving) == 7 * (2 if replication == "in-graph" else 1)
+        assert len(arriving) == 7 * (2 if how.startswith("in-graph") else 1)
