@@ -69,15 +69,8 @@ class ForkServer:
     ) -> None:
         self.socket, theirs = socket.socketpair()
         self.environment = dict(os.environ if env is None else env)
-        argv = [
-            python,
-            *options,
-            str(PROGRAM),
-            "--preload",
-            preload,
-            "--socket",
-            str(theirs.fileno()),
-        ]
+        argv = [python, *options, str(PROGRAM), "--preload", preload]
+        argv += ["--socket", str(theirs.fileno())]
         with theirs:
             self.process = subprocess.Popen(
                 argv,
@@ -116,12 +109,15 @@ def request_for(
     env: Mapping[str, str] | None = None,
     cwd: Path | str = "/",
     wait: float | None = None,
+    changed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The request to run `argv`; `env` is added to the fork server's own environment."""
+    """The request to run `argv`; `env` is added to the fork server's own environment; changed:
+    other fields."""
     return {
         "argv": list(argv),
         "env": {**server.environment, **(env or {})},
         "cwd": str(cwd),
         "supervisor": os.getpid(),
         "recovery_wait_s": wait,
+        **(changed or {}),
     }

@@ -35,18 +35,8 @@ class Ports:
 def command(
     module: str, cluster: Mapping[str, list[str]], job: str, task: int, *flags: str
 ) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        module,
-        "--cluster",
-        json.dumps(cluster),
-        "--job",
-        job,
-        "--task",
-        str(task),
-        *flags,
-    ]
+    words = ["--cluster", json.dumps(cluster), "--job", job, "--task", str(task), *flags]
+    return [sys.executable, "-m", module, *words]
 
 
 def root() -> str:
@@ -60,22 +50,17 @@ def answers(port: int) -> bool:
 
 def listeners(port: int) -> set[str]:
     """Addresses, as the kernel writes them, at which something listens on `port`."""
-    found = set()
-    for name in ("tcp", "tcp6"):
-        for line in Path("/proc/net", name).read_text().splitlines()[1:]:
-            address, state = line.split()[1], line.split()[3]
-            if state == "0A" and int(address.rpartition(":")[2], 16) == port:
-                found.add(address.rpartition(":")[0])
-    return found
+    bound = (line[1].rpartition(":") for line in _sockets() if line[3] == "0A")
+    return {address for address, _, number in bound if int(number, 16) == port}
 
 
 def keepalive_timer(peer: int) -> bool:
     """Whether the kernel has a keepalive timer for a connection whose peer has port `peer`."""
-    lines = [
-        line.split()
-        for name in ("tcp", "tcp6")
-        for line in Path("/proc/net", name).read_text().splitlines()[1:]
-    ]
-    return any(
-        int(line[2].rpartition(":")[2], 16) == peer and line[5].startswith("02:") for line in lines
-    )
+    timed = (line[2].rpartition(":")[2] for line in _sockets() if line[5].startswith("02:"))
+    return peer in {int(number, 16) for number in timed}
+
+
+def _sockets() -> list[list[str]]:
+    """The columns of each line of the kernel's tables."""
+    tables = [Path("/proc/net", name).read_text() for name in ("tcp", "tcp6")]
+    return [line.split() for table in tables for line in table.splitlines()[1:]]

@@ -17,6 +17,8 @@ from psclust.testing.wait import wait_until
 pytestmark = pytest.mark.process
 
 SLEEP = ["sleep", "60"]
+NOT_EXECUTABLE = "cannot be executed: it is a folder or lacks execute permission"
+NO_FOLDER = "cannot be the working folder"
 
 
 def test_it_says_that_it_is_ready_and_how_long_that_took(plain: ForkServer) -> None:
@@ -46,17 +48,15 @@ def test_a_task_has_its_output_and_nothing_else_open(plain: ForkServer) -> None:
 
 
 def test_a_task_gets_its_environment_and_folder(plain: ForkServer, tmp_path: Path) -> None:
-    request = request_for(plain, ["sh", "-c", "pwd; env"], cwd=tmp_path) | {
-        "env": {"PATH": "/usr/bin:/bin", "A": "b=c d"}
-    }
-    told, tell = os.pipe()
-    pid = plain.ask(request, tell)["pid"]
-    os.close(tell)
-    with open(told, encoding="utf-8") as pipe:
-        lines = pipe.read().splitlines()
-    assert os.waitpid(pid, 0)[1] == 0
-    assert lines[0] == str(tmp_path)
-    assert {line for line in lines[1:] if not line.startswith(("PWD=", "_=", "SHLVL="))} == {
+    code, said = plain.run(
+        ["sh", "-c", "pwd; env"],
+        cwd=tmp_path,
+        changed={"env": {"PATH": "/usr/bin:/bin", "A": "b=c d"}},
+    )
+    folder, *lines = said.splitlines()
+    assert (code, folder) == (0, str(tmp_path))
+    of_sh = ("PWD=", "_=", "SHLVL=")
+    assert {line for line in lines if not line.startswith(of_sh)} == {
         "PATH=/usr/bin:/bin",
         "A=b=c d",
     }
@@ -71,11 +71,8 @@ def test_signals_are_those_of_a_new_process(plain: ForkServer) -> None:
     )
     # The 31 standard signals; the C library keeps those above to itself, and the process that runs
     # the tests may have had them set.
-    assert {name: int(signals, 16) & 0x7FFFFFFF for name, signals in sets.items()} == {
-        "SigBlk:": 0,
-        "SigIgn:": 0,
-        "SigCgt:": 0,
-    }
+    standard = {name: int(signals, 16) & 0x7FFFFFFF for name, signals in sets.items()}
+    assert standard == {"SigBlk:": 0, "SigIgn:": 0, "SigCgt:": 0}
 
 
 @pytest.mark.parametrize(
@@ -83,30 +80,10 @@ def test_signals_are_those_of_a_new_process(plain: ForkServer) -> None:
     [
         (["no-such-command"], "/", 127, "no-such-command: command not found on the task's PATH\n"),
         (["/no/such/command"], "/", 127, "/no/such/command: command not found\n"),
-        (
-            ["/etc/passwd"],
-            "/",
-            126,
-            "/etc/passwd: cannot be executed: it is a folder or lacks execute permission\n",
-        ),
-        (
-            ["/etc"],
-            "/",
-            126,
-            "/etc: cannot be executed: it is a folder or lacks execute permission\n",
-        ),
-        (
-            ["true"],
-            "/no/such",
-            126,
-            "/no/such: cannot be the working folder: No such file or directory\n",
-        ),
-        (
-            ["true"],
-            "/etc/passwd",
-            126,
-            "/etc/passwd: cannot be the working folder: Not a directory\n",
-        ),
+        (["/etc/passwd"], "/", 126, f"/etc/passwd: {NOT_EXECUTABLE}\n"),
+        (["/etc"], "/", 126, f"/etc: {NOT_EXECUTABLE}\n"),
+        (["true"], "/no/such", 126, f"/no/such: {NO_FOLDER}: No such file or directory\n"),
+        (["true"], "/etc/passwd", 126, f"/etc/passwd: {NO_FOLDER}: Not a directory\n"),
     ],
 )
 def test_what_cannot_be_run_says_why(
@@ -222,13 +199,9 @@ def running(pid: int) -> bool:
 
 
 def test_a_task_whose_supervisor_is_gone_does_not_run(plain: ForkServer) -> None:
-    request = request_for(plain, ["echo", "ran"]) | {"supervisor": 1}
-    told, tell = os.pipe()
-    pid = plain.ask(request, tell)["pid"]
-    os.close(tell)
-    with open(told, encoding="utf-8") as pipe:
-        assert pipe.read().startswith("the supervisor, process 1, is gone")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    code, said = plain.run(["echo", "ran"], changed={"supervisor": 1})
+    assert code == 1
+    assert said.startswith("the supervisor, process 1, is gone")
 
 
 @pytest.mark.tensorflow
@@ -253,10 +226,8 @@ def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(
     preload: str, environment: dict[str, str]
 ) -> None:
     server = ForkServer(preload, env={**os.environ, **environment})
-    code, said = server.run(
-        [sys.executable, "-c", "import sys; print({'keras', 'tf_keras'} & {*sys.modules} != set())"]
-    )
-    assert (code, said) == (0, "True\n")
+    source = "import sys; print({'keras', 'tf_keras'} & {*sys.modules} != set())"
+    assert server.run([sys.executable, "-c", source]) == (0, "True\n")
     assert server.close() == 0
 
 
@@ -312,15 +283,7 @@ def test_it_ends_when_nobody_waits_for_its_first_message() -> None:
     ours, theirs = socket.socketpair()
     ours.close()
     with theirs:
-        argv = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(PROGRAM),
-            "--preload",
-            "nothing",
-            "--socket",
-            str(theirs.fileno()),
-        ]
+        words = ["--preload", "nothing", "--socket", str(theirs.fileno())]
+        argv = [sys.executable, "-I", "-S", str(PROGRAM), *words]
         done = subprocess.run(argv, pass_fds=[theirs.fileno()], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -67,17 +67,14 @@ def test_a_session_that_waits_for_a_machine_that_is_cut_off_fails(
         "ps": [f"{network.address('far')}:{PORT}"],
         "worker": [f"{network.address('near')}:{PORT}"],
     }
-    told = {
-        "PSCLUST_CLUSTER": json.dumps(cluster),
-        "PSCLUST_PEER_TIMEOUT": str(TIMEOUT_S),
-        "LD_PRELOAD": str(shim),
-        "PYTHONPATH": root(),
-    }
     env = {
         **os.environ,
         **ENVIRONMENT,
         "TF_GRPC_DEFAULT_OPTIONS": "grpc.enable_http_proxy=0",
-        **told,
+        "PSCLUST_CLUSTER": json.dumps(cluster),
+        "PSCLUST_PEER_TIMEOUT": str(TIMEOUT_S),
+        "LD_PRELOAD": str(shim),
+        "PYTHONPATH": root(),
     }
     log = tmp_path / "log"
     with (

@@ -4,16 +4,14 @@ TensorFlow is changed when they import it."""
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fork_client import ForkServer
-from test_run_script import COMMANDS, PROGRAMS, by_hand, write
-from test_tensorflow_patches import SHOW
+from test_run_script import COMMANDS, PROGRAMS, assert_alike
+from test_tensorflow_patches import SHOW, kept
 
 from psclust.spec.python_command import through_entry
 from psclust.testing.wait import wait_until
@@ -30,7 +28,7 @@ FRONT = (
 def test_an_executed_program_is_like_one_run_by_hand(
     plain: ForkServer, tmp_path: Path, program: str | bytes
 ) -> None:
-    assert_alike(plain, tmp_path, program, ["x.py", "1"])
+    assert_alike(plain, tmp_path, program, ["x.py", "1"], {})
 
 
 @pytest.mark.parametrize(
@@ -41,35 +39,8 @@ def test_an_executed_program_is_like_one_run_by_hand(
 def test_an_executed_command_line_is_like_one_typed(
     plain: ForkServer, tmp_path: Path, arguments: list[str]
 ) -> None:
-    assert_alike(
-        plain,
-        tmp_path,
-        "import sys; print(sys.argv, sys.path[0], __file__, sys.flags)\n1 / 0",
-        arguments,
-    )
-
-
-def assert_alike(
-    server: ForkServer, folder: Path, program: str | bytes, arguments: Sequence[str]
-) -> None:
-    outcomes = []
-    argv = [sys.executable, *arguments]
-    for run in (
-        lambda: server.run(argv, cwd=folder),
-        lambda: by_hand(argv, folder, server.environment),
-    ):
-        write(folder, program)
-        code, output = run()
-        left = folder / "left"
-        outcomes.append(
-            (
-                code,
-                re.sub(r"0x[0-9a-f]+", "0x", output),
-                left.read_text() if left.exists() else "no file",
-            )
-        )
-        left.unlink(missing_ok=True)
-    assert outcomes[0] == outcomes[1]
+    program = "import sys; print(sys.argv, sys.path[0], __file__, sys.flags)\n1 / 0"
+    assert_alike(plain, tmp_path, program, arguments, {})
 
 
 @pytest.mark.parametrize(
@@ -137,10 +108,7 @@ def test_the_recovery_wait_is_lowered_when_the_program_imports_tensorflow(
     code, output = plain.run(
         [sys.executable, "-c", SHOW], wait=0.25, env={"TF_CPP_MIN_LOG_LEVEL": "2"}
     )
-    kept = eval(output.splitlines()[-1])
-    assert code == 0
-    assert {kept["session manager", "default"], kept["supervisor", "default"]} == {0.25}
-    assert {kept["session manager", "own"], kept["supervisor", "own"]} == {7}
+    assert (code, eval(output.splitlines()[-1])) == (0, kept(0.25))
 
 
 SERVER = """
@@ -156,7 +124,6 @@ print("serves", flush=True)
     ("end", "phase"),
     [
         ("server.join()", "serving"),
-        pytest.param("", "finished", marks=pytest.mark.long),
         pytest.param("sys.exit(0)", "finished", marks=pytest.mark.long),
     ],
 )
@@ -210,13 +177,11 @@ def test_a_script_that_traps_sigterm_ends_by_its_own_handler(
     assert (ended, output.splitlines()[-1]) == (code, says)
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("end", "env", "code"),
-    [
-        pytest.param("sys.exit(4)", {}, 4, marks=pytest.mark.long),
-        pytest.param("", {"PSCLUST_REPLICATION": "between-graph"}, 0, marks=pytest.mark.long),
-    ],
+    [("sys.exit(4)", {}, 4), ("", {"PSCLUST_REPLICATION": "between-graph"}, 0)],
 )
 def test_the_server_of_a_failed_script_or_of_a_psclust_program_ends_with_it(
     plain: ForkServer, tmp_path: Path, end: str, env: dict[str, str], code: int

@@ -37,18 +37,12 @@ def test_numbers_above_127_take_more_bytes() -> None:
 @pytest.mark.tensorflow
 def test_tensorflow_reads_what_was_meant(tensorflow: ForkServer) -> None:
     addresses = {index: f"host-{index}:{20000 + index}" for index in range(150)}
-    encoded = server_def(
-        {"ps": {0: "p:1", 7: "q:2"}, "worker": addresses},
-        "worker",
-        140,
-        port=2301,
-        threads=200,
-        devices=3,
-    )
+    cluster = {"ps": {0: "p:1", 7: "q:2"}, "worker": addresses}
+    encoded = server_def(cluster, "worker", 140, port=2301, threads=200, devices=3)
     code = (
         "import tensorflow as tf\n"
-        f"d = tf.train.ServerDef.FromString(bytes.fromhex('{encoded.hex()}')); c = "
-        f"d.default_session_config\n"
+        f"d = tf.train.ServerDef.FromString(bytes.fromhex('{encoded.hex()}'))\n"
+        "c = d.default_session_config\n"
         "jobs = {job.name: dict(job.tasks) for job in d.cluster.job}\n"
         "print(jobs['ps'] == {0: 'p:1', 7: 'q:2'}, jobs['worker'] == {i: f'host-{i}:{20000 + i}' "
         "for i in range(150)}, len(jobs))\n"

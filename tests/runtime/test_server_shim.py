@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -50,28 +50,47 @@ except OSError as error:
 """
 
 
+LOCAL = {"0000000000000000FFFF00000100007F"}  # 127.0.0.1, as the kernel writes it
+
+
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler: install gcc")
     library = tmp_path_factory.mktemp("shim") / "shim.so"
-    subprocess.run(
-        [
-            compiler,
-            "-shared",
-            "-fPIC",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            library,
-            SOURCE,
-            "-ldl",
-        ],
-        check=True,
-    )
+    flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([compiler, *flags, "-o", library, SOURCE, "-ldl"], check=True)
     return library
+
+
+def _environment(shim: Path, **told: object) -> dict[str, str]:
+    """With the shim, and `told` but for what is None."""
+    kept = {name: str(value) for name, value in told.items() if value is not None}
+    return {**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": root(), **kept}
+
+
+def _said(env: Mapping[str, str], code: str, *arguments: str, cwd: Path | None = None) -> str:
+    """What a Python program prints."""
+    argv = [sys.executable, "-S", "-c", code, *arguments]
+    done = subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _command(port: int) -> list[str]:
+    return command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
+
+
+@contextlib.contextmanager
+def _serving(port: int, env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A bare server that answers."""
+    with subprocess.Popen(_command(port), env=env, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_until(lambda: answers(port))
+            yield server
+        finally:
+            server.kill()
 
 
 @pytest.mark.parametrize(
@@ -104,16 +123,8 @@ def test_only_wildcard_binds_are_narrowed(
     bound: str,
 ) -> None:
     port = str(ports.take())
-    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": port} | (
-        {"PSCLUST_BIND": narrow} if narrow is not None else {}
-    )
-    argv = [sys.executable, "-I", "-S", "-c", BIND, family, host, str(only_v6), port]
-    assert (
-        subprocess.run(
-            argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
-        == f"{bound}\n"
-    )
+    env = _environment(shim, PSCLUST_PORT=port, PSCLUST_BIND=narrow)
+    assert _said(env, BIND, family, host, str(only_v6), port, cwd=tmp_path) == f"{bound}\n"
 
 
 def test_the_address_is_read_at_the_time_of_the_bind(shim: Path, ports: Ports) -> None:
@@ -125,34 +136,16 @@ s = socket.socket()
 s.bind(("", {port}))
 print(s.getsockname()[0])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "LD_PRELOAD": str(shim)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "127.0.0.9\n"
+    assert _said(_environment(shim), code) == "127.0.0.9\n"
 
 
 def test_a_server_of_the_program_listens_where_it_asks_to_and_shares_its_port_with_nobody(
     shim: Path, ports: Ports
 ) -> None:
-    reserved = ports.take()
-    env = {
-        **os.environ,
-        "LD_PRELOAD": str(shim),
-        "PSCLUST_BIND": "127.0.0.1",
-        "PSCLUST_PORT": str(ports.take()),
-    }
-
-    def bound(port: int) -> str:
-        argv = [sys.executable, "-I", "-S", "-c", BIND, "AF_INET", "0.0.0.0", "0", str(port)]
-        return subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
-
-    assert bound(0) == "0.0.0.0\n"
-    # Another task's, in this cluster or another one.
-    assert bound(reserved) == "Address already in use\n"
+    env = _environment(shim, PSCLUST_BIND="127.0.0.1", PSCLUST_PORT=ports.take())
+    # The second is another task's, in this cluster or another one.
+    for port, bound in ((0, "0.0.0.0"), (ports.take(), "Address already in use")):
+        assert _said(env, BIND, "AF_INET", "0.0.0.0", "0", str(port)) == f"{bound}\n"
 
 
 OPTIONS = """
@@ -182,60 +175,35 @@ print(options(client), options(server.accept()[0]))
 def test_the_kernel_watches_the_connections_of_a_cluster_and_no_others(
     shim: Path, ports: Ports, address: str | None, timeout: str | None, seen: list[int] | None
 ) -> None:
-    port = ports.take()
-    told = {
-        "PSCLUST_CLUSTER": json.dumps({"ps": [address.format(port=port), "127.0.0.1:9"]})
-        if address
-        else None
-    }
-    env = {**os.environ, "LD_PRELOAD": str(shim), **told, "PSCLUST_PEER_TIMEOUT": timeout}
-    argv = [sys.executable, "-I", "-S", "-c", OPTIONS, str(port)]
-    kept = {name: value for name, value in env.items() if value is not None}
-    assert (
-        subprocess.run(argv, env=kept, capture_output=True, text=True, check=True).stdout
-        == f"{seen} {seen}\n"
-    )
+    port, cluster = ports.take(), None
+    if address:
+        cluster = json.dumps({"ps": [address.format(port=port), "127.0.0.1:9"]})
+    env = _environment(shim, PSCLUST_CLUSTER=cluster, PSCLUST_PEER_TIMEOUT=timeout)
+    assert _said(env, OPTIONS, str(port)) == f"{seen} {seen}\n"
 
 
 @pytest.mark.tensorflow
 def test_the_kernel_watches_what_a_server_of_tensorflow_accepts(shim: Path, ports: Ports) -> None:
     port = ports.take()
-    cluster = {"ps": [f"127.0.0.1:{port}"]}
-    told = {"LD_PRELOAD": str(shim), "PYTHONPATH": root(), "PSCLUST_CLUSTER": json.dumps(cluster)}
-    with subprocess.Popen(
-        command(SERVER, cluster, "ps", 0),
-        env={**os.environ, **ENVIRONMENT, **told},
-        stderr=subprocess.DEVNULL,
-    ) as server:
-        wait_until(lambda: answers(port))
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            wait_until(
-                lambda: keepalive_timer(client.getsockname()[1]),
-                what="a keepalive timer on what it has accepted",
-            )
-        server.kill()
+    told = {"PSCLUST_CLUSTER": json.dumps({"ps": [f"127.0.0.1:{port}"]}), **ENVIRONMENT}
+    with (
+        _serving(port, _environment(shim, **told)),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        wait_until(
+            lambda: keepalive_timer(client.getsockname()[1]),
+            what="a keepalive timer on what it has accepted",
+        )
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("narrow", "addresses"),
-    [("127.0.0.1", {"0000000000000000FFFF00000100007F"}), (None, {"0" * 32})],
-)
+@pytest.mark.parametrize(("narrow", "addresses"), [("127.0.0.1", LOCAL), (None, {"0" * 32})])
 def test_a_server_listens_where_it_is_told(
     shim: Path, ports: Ports, narrow: str | None, addresses: set[str]
 ) -> None:
     port = ports.take()
-    env = {
-        **os.environ,
-        "PSCLUST_PORT": str(port),
-        "LD_PRELOAD": str(shim),
-        "PYTHONPATH": root(),
-    } | ({"PSCLUST_BIND": narrow} if narrow else {})
-    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
-    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
-        wait_until(lambda: answers(port))
+    with _serving(port, _environment(shim, PSCLUST_PORT=port, PSCLUST_BIND=narrow)):
         assert listeners(port) == addresses
-        server.kill()
 
 
 @pytest.mark.tensorflow
@@ -244,34 +212,21 @@ def test_a_server_of_tensorflow_at_a_port_of_its_own_is_narrowed_and_alone_there
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    env = {
-        **os.environ,
-        "PSCLUST_BIND": "127.0.0.1",
-        "PSCLUST_PORT": "9",
-        "LD_PRELOAD": str(shim),
-        "PYTHONPATH": root(),
-    }
-    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
-    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
-        wait_until(lambda: answers(port))
-        assert listeners(port) == {"0000000000000000FFFF00000100007F"}
-        second = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+    env = _environment(shim, PSCLUST_BIND="127.0.0.1", PSCLUST_PORT=9)
+    with _serving(port, env) as server:
+        assert listeners(port) == LOCAL
+        second = subprocess.run(_command(port), env=env, capture_output=True, timeout=60)
         assert second.returncode != 0
         assert server.poll() is None
-        server.kill()
 
 
 @pytest.mark.tensorflow
 def test_strangers_leave_a_server_its_last_descriptors(shim: Path, ports: Ports) -> None:
     port, most, kept = ports.take(), 300, 64
-    env = {**os.environ, "PSCLUST_PORT": str(port), "LD_PRELOAD": str(shim), "PYTHONPATH": root()}
-    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
     with (
-        subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server,
+        _serving(port, _environment(shim, PSCLUST_PORT=port)) as server,
         contextlib.ExitStack() as crowd,
     ):
-        crowd.callback(server.kill)
-        wait_until(lambda: answers(port))
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (most, hard))
         held = [
@@ -322,13 +277,8 @@ def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(
     shim: Path, ports: Ports, module: str
 ) -> None:
     def threads(told: Mapping[str, str]) -> int:
-        argv = [
-            sys.executable,
-            "-c",
-            THREADS,
-            module,
-            *command(module, {"ps": [f"127.0.0.1:{ports.take()}"]}, "ps", 0)[3:],
-        ]
+        arguments = command(module, {"ps": [f"127.0.0.1:{ports.take()}"]}, "ps", 0)[3:]
+        argv = [sys.executable, "-c", THREADS, module, *arguments]
         env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": root(), **told}
         return int(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
 
@@ -369,10 +319,7 @@ def test_another_build_of_tensorflow_keeps_its_own_functions(shim: Path, tmp_pat
     source, library = tmp_path / "other.c", tmp_path / "libtensorflow_cc.so.2"
     source.write_text(OTHER_BUILD)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    argv = [sys.executable, "-I", "-S", "-c", CALLS, str(library)]
-    env = {**os.environ, "LD_PRELOAD": str(shim)}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True)
-    assert done.stdout == "1\n", done.stderr
+    assert _said(_environment(shim), CALLS, str(library)) == "1\n"
 
 
 STEPS = """
@@ -390,16 +337,10 @@ os._exit(0)
 @pytest.mark.tensorflow
 def test_no_step_has_the_number_of_an_earlier_one(shim: Path, ports: Ports) -> None:
     # Where TensorFlow would begin each step at the same place, each but the first fails.
-    apart = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
-        'mount --bind /dev/zero /dev/urandom && exec "$@"',
-        "sh",
-    ]
+    mounted = 'mount --bind /dev/zero /dev/urandom && exec "$@"'
     port = ports.take()
+    apart = ["unshare", "--mount", "sh", "-c", mounted, "sh"]
     argv = [*apart, sys.executable, "-c", STEPS, f"127.0.0.1:{port}"]
-    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": str(port)}
+    env = _environment(shim, PSCLUST_PORT=port)
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[1, 1, 1]\n", done.stderr

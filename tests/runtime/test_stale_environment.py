@@ -49,9 +49,8 @@ def test_what_is_read_when_used_is_not(name: str) -> None:
 
 
 def test_a_bare_server_has_no_interpreter_to_start() -> None:
-    assert stale({"PYTHONHASHSEED": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}, {}, LIBRARY_READS) == {
-        "TF_ENABLE_ONEDNN_OPTS"
-    }
+    found = stale({"PYTHONHASHSEED": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}, {}, LIBRARY_READS)
+    assert found == {"TF_ENABLE_ONEDNN_OPTS"}
 
 
 def test_the_same_environment_is_never_stale() -> None:
@@ -64,13 +63,8 @@ def test_the_same_environment_is_never_stale() -> None:
 def test_which_modules_of_the_standard_library_tensorflow_imports_is_known(
     tensorflow: ForkServer,
 ) -> None:
-    _, names = tensorflow.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; print(*(name for name in sys.modules if '.' not in name))",
-        ]
-    )
+    code = "import sys; print(*(name for name in sys.modules if '.' not in name))"
+    _, names = tensorflow.run([sys.executable, "-c", code])
     loaded = set(names.split())
     assert {name for name in loaded & sys.stdlib_module_names if not is_imported(name)} == set()
     assert {name for name in ("numpy", "keras", "six", "absl") if not is_imported(name)} == set()
