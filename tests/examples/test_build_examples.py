@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
+
+import psclust
+from beds.graphs import build
+from psclust.placement.placement_settings import PlacementSettings
 
 # TensorFlow's own, of its own linear model.
 pytestmark = [
@@ -16,7 +21,8 @@ pytestmark = [
 ]
 
 EXAMPLES = ["digits", "residual", "segmentation", "wide_deep", "skip_gram", "recommender"]
-WAYS = ["in-graph", "between-graph"]
+WAYS = ["in-graph sync", "between-graph sync"]
+QUICK = [*zip(EXAMPLES[:3], [WAYS[0], WAYS[1], WAYS[0]], strict=True)]
 
 
 @pytest.fixture
@@ -26,54 +32,27 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("program", "replication"),
+    ("program", "how"),
     [
-        *zip(EXAMPLES[:3], WAYS * 2, strict=False),
-        *(
-            pytest.param(*pair, marks=pytest.mark.long)
-            for pair in zip(EXAMPLES[3:], WAYS * 2, strict=False)
-        ),
-        *(
-            pytest.param(*pair, marks=pytest.mark.long)
-            for pair in zip(EXAMPLES, reversed(WAYS * 3), strict=True)
-        ),
+        pytest.param(name, way, marks=[] if (name, way) in QUICK else pytest.mark.long)
+        for name in EXAMPLES
+        for way in WAYS
     ],
     indirect=["program"],
 )
-def test_it_can_be_built(program: Any, replication: str) -> None:
-    import tensorflow as tf
-
-    from psclust.placement.placement_settings import PlacementSettings
-    from psclust.replication.build_between_graph import build_between_graph
-    from psclust.replication.build_in_graph import build_in_graph
-    from psclust.replication.device_layout import DeviceLayout
-
-    workers = ("/job:worker/task:0", "/job:worker/task:1")
+def test_it_can_be_built(program: Any, how: str) -> None:
     policy = PlacementSettings("balanced", max_shard_bytes=32 * 1024)
     with tf.Graph().as_default():
-        if replication == "in-graph":
-            towers = build_in_graph(
-                program, DeviceLayout(2, workers, "/job:client/task:0", policy), sync=True
-            ).towers
-            assert len(towers) == 2
-            tower = towers[1]
-        else:
-            tower = build_between_graph(
-                program, DeviceLayout(2, workers, workers[1], policy), 1, sync=True, chief=False
-            ).tower
+        built = build(program, how, policy, replica=1)
+        tower = built.towers[1] if how == WAYS[0] else built.tower
         # Variables are spread over the ps, and each has a gradient.
-        assert {
-            tf.DeviceSpec.from_string(variable.device).task for _, variable in tower.gradients
-        } == {0, 1}
-        assert len(tower.gradients) == len(tf.compat.v1.trainable_variables())
+        devices = [variable.device for _, variable in tower.gradients]
+        assert {tf.DeviceSpec.from_string(device).task for device in devices} == {0, 1}
+        assert len(devices) == len(tf.compat.v1.trainable_variables())
 
 
 @pytest.mark.parametrize("program", EXAMPLES, indirect=True)
 def test_it_evaluates_with_a_metric_and_predicts_without_labels(program: Any) -> None:
-    import tensorflow as tf
-
-    import psclust
-
     for mode in (psclust.ModeKeys.EVAL, psclust.ModeKeys.PREDICT):
         with tf.Graph().as_default():
             batch = tf.compat.v1.data.make_one_shot_iterator(

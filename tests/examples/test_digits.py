@@ -24,14 +24,8 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 @pytest.mark.long
 def test_one_process_alone_learns_the_digits(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [
-        sys.executable,
-        "-m",
-        "psclust.train",
-        PROGRAM,
-        "--model-dir",
-        str(tmp_path / "model"),
-    ]
+    words = ["-m", "psclust.train", PROGRAM, "--model-dir", str(tmp_path / "model")]
+    command = [sys.executable, *words]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -54,13 +48,7 @@ def test_four_processes_may_write_the_images_at_once(tmp_path: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "digits.lock"]
     files = sorted(path.name for path in (tmp_path / "digits").iterdir())
-    assert files == [
-        "eval.tfrecord",
-        "train-0.tfrecord",
-        "train-1.tfrecord",
-        "train-2.tfrecord",
-        "train-3.tfrecord",
-    ]
+    assert files == ["eval.tfrecord", *(f"train-{index}.tfrecord" for index in range(4))]
 
 
 def test_without_scikit_learn_one_sentence_says_what_to_install(

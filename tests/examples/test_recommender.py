@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from psclust.examples.recommender import Choices
+
 pytestmark = [pytest.mark.tensorflow]
 
 
@@ -25,8 +27,6 @@ def test_towers_in_step_learn_with_tables_spread_by_bytes(up_example: Callable[.
 
 
 def test_its_tables_are_of_very_different_size_and_no_held_out_choice_is_trained_on() -> None:
-    from psclust.examples.recommender import Choices
-
     choices = Choices()
     sizes = sorted(choices.sizes.values())
     assert sizes[-1] > 20 * sizes[0]

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+
+from psclust.examples.segmentation import scenes
 
 pytestmark = [pytest.mark.tensorflow]
 
@@ -18,8 +21,6 @@ EXPECTED = {("scene", 24, 24, 1), ("truth", 24, 24, 3), ("guess", 24, 24, 3)}
 
 def _pictures(folder: Path) -> set[tuple[str, int, int, int]]:
     """The images in event files."""
-    import tensorflow as tf
-
     events = (
         event
         for file in folder.glob("events.*")
@@ -33,37 +34,21 @@ def _pictures(folder: Path) -> set[tuple[str, int, int, int]]:
 
 
 @pytest.mark.long
-def test_it_tells_the_pixels_of_digits_apart(
-    train_example: Callable[..., Any], tmp_path: Path
-) -> None:
-    metrics = train_example("segmentation", epochs=3, decay_steps=150)
-    # Of eleven classes; whoever says background everywhere has a mean intersection over union of
-    # 0.07 and no ink right.
-    assert metrics["mean_iou"] >= 0.5
-    assert metrics["ink_accuracy"] >= 0.6
-    assert _pictures(tmp_path / "model") == EXPECTED
-
-
-@pytest.mark.long
 @pytest.mark.process
 def test_towers_that_keep_their_own_statistics_learn_and_show_their_own_pictures(
     up_example: Callable[..., Any],
 ) -> None:
     ran = up_example("segmentation", "--set", "epochs=3", "--set", "decay_steps=80")
+    # Of eleven classes; whoever says background everywhere has a mean intersection over union of
+    # 0.07 and no ink right.
     assert ran.metrics["mean_iou"] >= 0.3
     assert _pictures(ran.model_dir) == _pictures(ran.model_dir / "tower_1") == EXPECTED
 
 
 def test_a_scene_has_four_digits_and_its_ink_their_labels() -> None:
-    from psclust.examples.segmentation import scenes
-
     images, classes = scenes(5, held_out=True)
     assert images.shape == classes.shape == (5, 24, 24)
     assert ((images >= 4) == (classes > 0)).all()
-    for quarter in (
-        classes[:, :12, :12],
-        classes[:, :12, 12:],
-        classes[:, 12:, :12],
-        classes[:, 12:, 12:],
-    ):
-        assert [len(np.unique(one[one > 0])) for one in quarter] == [1] * 5
+    for half in (classes[:, :12], classes[:, 12:]):
+        for quarter in (half[:, :, :12], half[:, :, 12:]):
+            assert [len(np.unique(one[one > 0])) for one in quarter] == [1] * 5

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
+
+from psclust.examples.skip_gram import program, vocabulary
+from psclust.replication.dry_build import dry_build
 
 pytestmark = [pytest.mark.tensorflow]
 
 
 @pytest.mark.long
 def test_words_tell_their_neighbours(train_example: Callable[..., Any], tmp_path: Path) -> None:
-    from psclust.examples.skip_gram import program, vocabulary
-
     metrics = train_example("skip_gram", epochs=3)
     # Without training every word is as likely as any other.
     untrained = math.log(len(vocabulary()[0]))
@@ -33,8 +35,6 @@ def test_words_tell_their_neighbours(train_example: Callable[..., Any], tmp_path
 @pytest.mark.process
 @pytest.mark.long
 def test_workers_that_do_not_wait_train_tables_in_shards(up_example: Callable[..., Any]) -> None:
-    import tensorflow as tf
-
     ran = up_example("skip-gram", "--set", "epochs=2")
     assert ran.metrics["loss"] < ran.metrics["by_frequency"] - 0.1
     # In the checkpoint the shards are one table.
@@ -44,9 +44,6 @@ def test_workers_that_do_not_wait_train_tables_in_shards(up_example: Callable[..
 
 
 def test_a_step_pulls_rows_and_its_gradients_are_sparse() -> None:
-    from psclust.examples.skip_gram import program
-    from psclust.replication.dry_build import dry_build
-
     assert [(v.name, v.sparse) for v in dry_build(program)] == [
         ("vectors", True),
         ("weights", True),

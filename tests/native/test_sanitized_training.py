@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,18 +111,11 @@ def test_the_tests_of_the_kernels_and_the_wire_pass_under_sanitizers(tmp_path: P
     runtimes, found = _runtimes(), tmp_path / "found"
     _build(tmp_path / "checked")
     tests = [Path(__file__).parents[1] / "replication" / f"test_{name}.py" for name in TESTS]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=tmp_path / "checked",
-        env={
-            **os.environ,
-            "PYTHONPATH": str(tmp_path / "checked"),
-            "LD_PRELOAD": runtimes,
-            "ASAN_OPTIONS": f"{OPTIONS}:log_path={found}",
-        },
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    checked = str(tmp_path / "checked")
+    env = {"PYTHONPATH": checked, "LD_PRELOAD": runtimes}
+    env["ASAN_OPTIONS"] = f"{OPTIONS}:log_path={found}"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    captured: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 900}
+    done = subprocess.run(argv, cwd=checked, env={**os.environ, **env}, **captured)
     assert not [file.read_text() for file in tmp_path.glob("found*")]
     assert done.returncode == 0, done.stdout + done.stderr

@@ -34,17 +34,6 @@ def test_round_robin_is_even_for_well_known_models(model: str) -> None:
     assert max(uneven.values()) <= 1.1, uneven
 
 
-@pytest.mark.parametrize(
-    ("model", "millions"),
-    [("VGG-16", 138.4), ("ResNet-50", 25.6), ("BERT base", 109.5), ("DenseNet-121", 8.0)],
-)
-def test_the_models_are_as_large_as_published(model: str, millions: float) -> None:
-    assert len(MODELS) == 10
-    assert sum(variable.elements for variable in known(model)) / 1e6 == pytest.approx(
-        millions, abs=0.06
-    )
-
-
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("ps", [2, 5])
 def test_every_ps_has_a_part_of_a_large_variable(model: str, ps: int) -> None:
@@ -53,15 +42,11 @@ def test_every_ps_has_a_part_of_a_large_variable(model: str, ps: int) -> None:
     placed = place(partition(variables, how), ps, AUTO)
     for variable in variables:
         if variable.bytes > 1_000_000:
-            sizes = how[variable.name].sizes
-            assert len(sizes) % ps == 0
-            assert {placed[f"{variable.name}/part_{index}"] for index in range(len(sizes))} == set(
-                range(ps)
-            )
-            if variable.sparse:
-                assert len(sizes) == ps
-            else:
-                assert variable.bytes // len(sizes) <= 1_000_000
+            count = len(how[variable.name].sizes)
+            assert count % ps == 0
+            on = {placed[f"{variable.name}/part_{index}"] for index in range(count)}
+            assert on == set(range(ps))
+            assert count == ps if variable.sparse else variable.bytes // count <= 1_000_000
 
 
 def test_small_variables_take_turns_as_if_the_large_ones_were_not_there() -> None:
@@ -93,9 +78,8 @@ def test_what_need_not_or_cannot_be_cut_stays_whole(variables: list[Variable]) -
 def test_a_word_or_a_size_settles_it() -> None:
     variables = [Variable("w", (4_000, 300)), Variable("b", (300,))]
     assert cuts(variables, 2, PlacementSettings(max_shard_bytes=NONE)) == {}
-    assert cuts(variables, 2, PlacementSettings(max_shard_bytes=2_400_000)) == {
-        "w": Cut(0, (2_000, 2_000))
-    }
+    halves = cuts(variables, 2, PlacementSettings(max_shard_bytes=2_400_000))
+    assert halves == {"w": Cut(0, (2_000, 2_000))}
 
 
 def test_a_first_guess_is_right_for_large_dense_variables_and_large_tables() -> None:
@@ -104,10 +88,7 @@ def test_a_first_guess_is_right_for_large_dense_variables_and_large_tables() -> 
         Variable("dense", (2_000, 2_000), sparse=False),
         Variable("bias", (2_000,), sparse=False),
     ]
-    made = {
-        variable.name: guess(Variable(variable.name, variable.shape), 4, AUTO)
-        for variable in variables
-    }
+    made = {each.name: guess(Variable(each.name, each.shape), 4, AUTO) for each in variables}
     assert {name: how for name, how in made.items() if how} == cuts(variables, 4, AUTO)
 
 

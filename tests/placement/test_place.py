@@ -16,16 +16,7 @@ from psclust.placement.variable import Variable, dtype_bytes
 
 VGG = [
     Variable(name, (size,), "uint8")
-    for name, size in (
-        ("a", 100),
-        ("b", 7000),
-        ("c", 100),
-        ("d", 64000),
-        ("e", 100),
-        ("f", 16000),
-        ("g", 100),
-        ("h", 2000),
-    )
+    for name, size in zip("abcdefgh", (100, 7000, 100, 64000, 100, 16000, 100, 2000), strict=True)
 ]
 
 
@@ -137,12 +128,8 @@ def test_a_policy_reads_what_it_renders(policy: PlacementSettings) -> None:
 
 
 def test_a_plain_policy_is_one_word() -> None:
-    found = (
-        PlacementSettings().render(),
-        PlacementSettings(ROUND_ROBIN).render(),
-        PlacementSettings.parse(""),
-    )
-    assert found == ("round_robin", "round_robin", PlacementSettings())
+    assert PlacementSettings().render() == PlacementSettings(ROUND_ROBIN).render() == "round_robin"
+    assert PlacementSettings.parse("") == PlacementSettings()
 
 
 @pytest.mark.parametrize(
@@ -161,18 +148,7 @@ def test_a_text_that_is_no_policy_is_told(text: str, said: str) -> None:
         PlacementSettings.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [
-        ("float32", 4),
-        ("float64", 8),
-        ("bfloat16", 2),
-        ("half", 2),
-        ("float16", 2),
-        ("int8", 1),
-        ("bool", 1),
-        ("qint32", 4),
-    ],
-)
-def test_the_size_of_an_element(dtype: str, size: int) -> None:
-    assert dtype_bytes(dtype) == size
+def test_the_size_of_an_element() -> None:
+    sizes = {1: ("int8", "bool"), 2: ("bfloat16", "half", "float16"), 8: ("float64",)}
+    for size, dtypes in {**sizes, 4: ("float32", "qint32")}.items():
+        assert {dtype_bytes(dtype) for dtype in dtypes} == {size}

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from psclust.cli.main import psclust
 from psclust.placement.placement_settings import PlacementSettings
-from psclust.placement.policies import BALANCED, POLICIES, ROUND_ROBIN
+from psclust.placement.policies import POLICIES
 from psclust.placement.variable import Variable
 from psclust.spec.cluster_file import Placement
 
@@ -38,7 +38,3 @@ def test_schema_help_and_docs_list_the_table() -> None:
     assert re.findall(r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE) == list(
         POLICIES
     )
-
-
-def test_default_and_advice_are_policies() -> None:
-    assert {ROUND_ROBIN, BALANCED} <= POLICIES.keys()

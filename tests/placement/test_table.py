@@ -18,6 +18,7 @@ from psclust.placement.table_text import gain_note, one_way_note
 from psclust.placement.variable import Variable
 
 DENSE = [Variable("a", (100,)), Variable("b", (50, 2)), Variable("moving", (10,), trained=False)]
+TABLE = Variable("table", (1000, 16), sparse=True)
 SHORT = "less than 1.0 MB of trained variables, in less than 2 shards a ps"
 WHOLE = PlacementSettings(ROUND_ROBIN, max_shard_bytes=NONE)
 MODEL = [
@@ -34,6 +35,12 @@ def in_shards(variable: Variable, limit: int) -> list[Variable]:
 def wire(table: Table, way: str) -> tuple[int, int]:
     found = next(entry for entry in table.wire if entry.way == way)
     return found.pulled, found.pushed
+
+
+def alone(variables: list[Variable], wire_dtype: str) -> tuple[int, int]:
+    """With one ps and one worker."""
+    made = tabulate(variables, 1, PlacementSettings(), workers=1, wire_dtype=wire_dtype)
+    return wire(made, "in-graph sync")
 
 
 def test_rows_totals_and_imbalance() -> None:
@@ -56,14 +63,8 @@ def test_every_trained_variable_is_pulled_and_pushed_once_by_every_replica_of_a_
 
 
 def test_bfloat16_halves_float32_and_nothing_else() -> None:
-    table = tabulate(
-        [Variable("a", (100,)), Variable("b", (10,), "float64")],
-        1,
-        PlacementSettings(),
-        workers=1,
-        wire_dtype="bfloat16",
-    )
-    assert wire(table, "in-graph sync") == (280, 280)
+    variables = [Variable("a", (100,)), Variable("b", (10,), "float64")]
+    assert alone(variables, "bfloat16") == (280, 280)
 
 
 def test_int8_is_for_large_dense_float32_and_the_rest_is_bfloat16() -> None:
@@ -86,57 +87,28 @@ def test_int8_is_for_large_dense_float32_and_the_rest_is_bfloat16() -> None:
     )
     assert wire(without, IN_STEP) == (30_000 + rest, large + rest + 40)
     # A size without a divisor of that order is padded.
-    assert (
-        wire(
-            tabulate(
-                [Variable("prime", (10_007,))], 1, PlacementSettings(), workers=1, wire_dtype="int8"
-            ),
-            "in-graph sync",
-        )[1]
-        == 10_280
-    )
-    assert (
-        wire(
-            tabulate(
-                [Variable("a", (10_000,), "float64")],
-                1,
-                PlacementSettings(),
-                workers=1,
-                wire_dtype="int8",
-            ),
-            "in-graph sync",
-        )[1]
-        == 80_000
-    )
+    assert alone([Variable("prime", (10_007,))], "int8")[1] == 10_280
+    assert alone([Variable("a", (10_000,), "float64")], "int8")[1] == 80_000
 
 
 def test_of_a_sparse_variable_only_the_rows_travel_with_their_indices() -> None:
-    table = tabulate(
-        [Variable("t", (1000, 4), sparse=True, rows=5)],
-        2,
-        PlacementSettings(max_shard_bytes=8000),
-        workers=2,
-    )
+    variables = [Variable("t", (1000, 4), sparse=True, rows=5)]
+    table = tabulate(variables, 2, PlacementSettings(max_shard_bytes=8000), workers=2)
     assert wire(table, "between-graph sync") == (160, 240)
     assert not table.wire[0].at_least
     assert table.sparse == ("t",)
 
 
 def test_rows_that_are_unknown_are_left_out_and_marked() -> None:
-    table = tabulate(
-        [Variable("t", (1000, 4), sparse=True), Variable("w", (10,))],
-        2,
-        PlacementSettings(),
-        workers=2,
-    )
+    variables = [Variable("t", (1000, 4), sparse=True), Variable("w", (10,))]
+    table = tabulate(variables, 2, PlacementSettings(), workers=2)
     assert wire(table, "between-graph async") == (40, 40)
     assert all(entry.at_least for entry in table.wire)
 
 
 def test_the_busiest_ps_is_what_a_step_waits_for() -> None:
-    table = tabulate(
-        [Variable("a", (300,)), Variable("b", (100,))], 2, PlacementSettings(), workers=2
-    )
+    variables = [Variable("a", (300,)), Variable("b", (100,))]
+    table = tabulate(variables, 2, PlacementSettings(), workers=2)
     assert [entry.busiest for entry in table.wire] == [4800, 2400, 4800, 2400]
 
 
@@ -146,10 +118,9 @@ def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_
     # The first ps sends 1.2 MB to each of two replicas; each replica gets 1.6 MB.
     assert [entry.one_direction for entry in table.wire] == [2_400_000] * 4
     assert [entry.both_directions for entry in table.wire] == [4_800_000] * 4
-    assert table.wire[0].seconds(LinkSpeed.nominal(1), at_once=True) == pytest.approx(2.4 / 119.6)
-    assert table.wire[0].seconds(LinkSpeed.nominal(10), at_once=False) == pytest.approx(
-        0.48 / 119.6
-    )
+    for gigabits, at_once, seconds in ((1, True, 2.4 / 119.6), (10, False, 0.48 / 119.6)):
+        found = table.wire[0].seconds(LinkSpeed.nominal(gigabits), at_once=at_once)
+        assert found == pytest.approx(seconds)
     # One replica alone waits for its own link.
     alone = tabulate(variables, 2, WHOLE, workers=1)
     assert {entry.one_direction for entry in alone.wire} == {1_600_000}
@@ -158,27 +129,17 @@ def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_
 def test_what_the_advice_saves_is_said() -> None:
     # All weights on one of two ps, for two workers; then half of them.
     table = tabulate(MODEL, 2, WHOLE, workers=2)
-    said = gain_note(table, "in-graph sync", LinkSpeed.nominal(1), {})
-    assert said is not None
-    assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx(
-        [13.6, 27.2], rel=0.02
+    balanced = tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2)
+    said, fast, nothing = (
+        gain_note(each, "in-graph sync", LinkSpeed.nominal(gigabits), {})
+        for each, gigabits in ((table, 1), (table, 100), (balanced, 1))
     )
-    assert "messages" not in said
-    fast = gain_note(table, "in-graph sync", LinkSpeed.nominal(100), {})
-    assert fast is not None
-    assert (
-        "0.136 ms in place of 0.272 ms. The messages to more ps may take longer than that saves."
-        in fast
-    )
-    assert (
-        gain_note(
-            tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2),
-            "in-graph sync",
-            LinkSpeed.nominal(1),
-            {},
-        )
-        is None
-    )
+    numbers = [float(number) for number in re.findall(r"([\d.]+) ms", str(said))]
+    assert numbers == pytest.approx([13.6, 27.2], rel=0.02)
+    assert "messages" not in str(said)
+    many = "0.136 ms in place of 0.272 ms. The messages to more ps may take longer than that saves."
+    assert many in str(fast)
+    assert nothing is None
 
 
 @pytest.mark.parametrize(
@@ -202,15 +163,12 @@ def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(
     [
         ([Variable("large", (500, 500))], None),
         ([Variable("small", (500, 499))], SHORT),
-        (
-            [Variable("large", (500, 500)), Variable("table", (1000, 16), sparse=True)],
-            "rows of table",
-        ),
+        ([Variable("large", (500, 500)), TABLE], "rows of table"),
         ([Variable("frozen", (500, 500), trained=False)], SHORT),
         (in_shards(Variable("small", (500, 100)), 50_000), None),
         (in_shards(Variable("small", (500, 60)), 50_000), SHORT),
         (in_shards(Variable("small", (500, 100)), 30_000), SHORT),
-        (in_shards(Variable("table", (1000, 16), sparse=True), 1000), "rows of table"),
+        (in_shards(TABLE, 1000), "rows of table"),
     ],
 )
 def test_what_keeps_a_models_steps_from_being_streamed_is_named(
@@ -298,16 +256,7 @@ def test_one_ps_or_no_variable_is_never_uneven() -> None:
 
 
 def test_sizes_are_written_for_people() -> None:
-    assert [format_bytes(count) for count in (0, 999, 1500, 64e6, 3.2e9)] == [
-        "0 B",
-        "999 B",
-        "1.5 kB",
-        "64.0 MB",
-        "3.2 GB",
-    ]
-    assert [format_size(count) for count in (1000, 1 << 10, 3 << 20, 1 << 30)] == [
-        "1000",
-        "1KiB",
-        "3MiB",
-        "1GiB",
-    ]
+    bytes_ = [format_bytes(count) for count in (0, 999, 1500, 64e6, 3.2e9)]
+    assert bytes_ == ["0 B", "999 B", "1.5 kB", "64.0 MB", "3.2 GB"]
+    sizes = [format_size(count) for count in (1000, 1 << 10, 3 << 20, 1 << 30)]
+    assert sizes == ["1000", "1KiB", "3MiB", "1GiB"]
