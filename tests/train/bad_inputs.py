@@ -42,7 +42,7 @@ def _input(params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
 
 
 def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    weight = tf.compat.v1.get_variable("weight", [], initializer=tf.compat.v1.zeros_initializer())
+    weight = toys.zeros("weight", [])
     if tf.compat.v1.get_collection("bad_inputs/last"):
         tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
     if params["columns"]:

@@ -198,6 +198,11 @@ class Processes:
         process.kill()
         process.join()
 
+    def replace(self, task: str) -> None:
+        """Kills it and starts it again."""
+        self.kill(task)
+        (self.serve if task in self.servers else self.start)(task)
+
     def log(self, task: str) -> str:
         return self._file(task, "log").read_text(encoding="utf-8", errors="replace")
 
@@ -224,6 +229,11 @@ class Processes:
             ) from None
         return {task: client.exitcode for task, client in self.clients.items()}
 
+    def end_well(self) -> Trained:
+        """What is trained when all clients have ended, each with exit code 0."""
+        assert self.end() == dict.fromkeys(self.clients, 0)
+        return self.trained()
+
     def trained(self) -> Trained:
         return read_checkpoint(self.folder / "model")
 
@@ -248,31 +258,33 @@ def processes(
     free_cluster: Callable[..., ClusterSpec], tmp_path: Path
 ) -> Iterator[Callable[..., Processes]]:
     """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2,
-    environment={})`; ends whatever is left."""
+    environment={}, log_seconds=None, save_seconds=None, **params)`; ends whatever is left."""
     with ExitStack() as started:
 
         def start(
             replication: str,
             sync: bool,
             *arguments: str,
+            ps: int = 2,
+            worker: int = 2,
             environment: Mapping[str, str] | None = None,
-            **counts: int,
+            log_seconds: float | None = None,
+            save_seconds: float | None = None,
+            **params: Any,
         ) -> Processes:
-            counts = (
-                {"ps": 2, "worker": 2}
-                | counts
-                | ({"client": 1} if replication == "in-graph" else {})
-            )
-            made = Processes(
-                tmp_path,
-                free_cluster(**counts),
-                replication,
-                sync,
-                list(arguments),
-                environment or {},
-            )
+            client = {"client": 1} if replication == "in-graph" else {}
+            cluster = free_cluster(ps=ps, worker=worker, **client)
+            seconds = {"--log-seconds": log_seconds, "--save-seconds": save_seconds}
+            given = [(name, value) for name, value in seconds.items() if value is not None]
+            given += [("--set", _changed(*param)) for param in params.items()]
+            words = [*arguments, *(str(word) for option in given for word in option)]
+            made = Processes(tmp_path, cluster, replication, sync, words, environment or {})
             started.callback(made.close)
             made.start_all()
             return made
 
         yield start
+
+
+def _changed(param: str, value: Any) -> str:
+    return f"{param}={str(value).lower() if isinstance(value, bool) else value}"

@@ -69,14 +69,5 @@ def run_server(arguments: list[str]) -> None:
 def fork_server(cluster: str, job: str, task: int, devices: int = 1) -> Any:
     """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a
     moment to answer."""
-    arguments = [
-        "--cluster",
-        cluster,
-        "--job",
-        job,
-        "--task",
-        str(task),
-        "--device-count",
-        str(devices),
-    ]
-    return fork(run_server, arguments)
+    arguments = ["--cluster", cluster, "--job", job, "--task", str(task)]
+    return fork(run_server, [*arguments, "--device-count", str(devices)])

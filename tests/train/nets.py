@@ -28,7 +28,7 @@ def _net(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclu
             if params["normalize"]:
                 x = psclust.batch_normalization(x, mode == psclust.ModeKeys.TRAIN, momentum=0.9)
             x = tf.nn.tanh(x)
-    words = tf.compat.v1.get_variable("words", [5, 1], initializer=tf.compat.v1.ones_initializer())
+    words = toys.ones("words", [5, 1])
     output = tf.compat.v1.get_variable(
         "output", [6, 1], initializer=tf.compat.v1.constant_initializer(0.3)
     )
@@ -55,8 +55,7 @@ shared = net(psclust.TrainConfig(moving_statistics="sync"), points=1800, rate=0.
 def _watched(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
     """Summarizes the words it sees, and has a NaN in its gradient, but not in its loss, for label
     7."""
-    weight = tf.compat.v1.get_variable("weight", [], initializer=tf.compat.v1.ones_initializer())
-    other = tf.compat.v1.get_variable("other", [], initializer=tf.compat.v1.ones_initializer())
+    weight, other = toys.ones("weight", []), toys.ones("other", [])
     x = tf.cast(features, tf.float32)
     tf.compat.v1.summary.scalar("seen", tf.reduce_mean(x))
     tf.compat.v1.summary.image("picture", tf.reshape(x[:1], [1, 1, 1, 1]))
@@ -73,6 +72,9 @@ def _watched_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Data
     return tf.data.Dataset.from_tensor_slices((values, labels)).batch(1)
 
 
+WATCHED = {"rate": 0.0, "batches": 20, "broken_at": 0}
+
+
 def watched(config: psclust.TrainConfig, **params: Any) -> psclust.Program:
     """Batches of one number each, that of the replica; the gradient of `other` is not finite at
     batch `broken_at`."""
@@ -80,6 +82,6 @@ def watched(config: psclust.TrainConfig, **params: Any) -> psclust.Program:
         _watched,
         _watched_input,
         toys._sgd,
-        params={"rate": 0.0, "batches": 20, "broken_at": 0, **params},
+        params={**WATCHED, **params},
         config=config,
     )

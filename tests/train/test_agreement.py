@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
+import toys
+import wide
+from ways import Train, replications
 
 from psclust.errors import PsclustError, UsageError
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.variable import Variable
+from psclust.train.between_graph.agreement import differences
 
 pytestmark = pytest.mark.tensorflow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "placement",
     [
-        pytest.param(PlacementSettings("round_robin"), marks=pytest.mark.long),
-        pytest.param(PlacementSettings("balanced"), marks=pytest.mark.long),
-        pytest.param(PlacementSettings("round_robin", max_shard_bytes=8), marks=pytest.mark.long),
+        PlacementSettings("round_robin"),
+        PlacementSettings("balanced"),
+        PlacementSettings("round_robin", max_shard_bytes=8),
     ],
     ids=["round robin", "balanced", "cut"],
 )
 def test_another_order_of_creation_is_the_same_model(
-    train_here: Callable[..., Any], placement: PlacementSettings
+    train_here: Train, placement: PlacementSettings
 ) -> None:
-    import toys
-
     alone = train_here(toys.line)
     trained = train_here(toys.shuffled, "between-graph", sync=True, placement=placement)
     assert trained.step == alone.step
     np.testing.assert_allclose(trained.values["bias"], alone.values["bias"], rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "replication", ["between-graph", pytest.param("in-graph", marks=pytest.mark.long)]
-)
+@replications("between-graph")
 def test_functions_on_the_device_of_a_variable_train_where_the_policy_put_it(
-    train_here: Callable[..., Any], replication: str
+    train_here: Train, replication: str
 ) -> None:
-    import toys
-
     trained = train_here(toys.conditional, replication, sync=False, workers=1)
     np.testing.assert_allclose(
         trained.values["words"], train_here(toys.conditional).values["words"], rtol=1e-4
@@ -50,11 +46,7 @@ def test_functions_on_the_device_of_a_variable_train_where_the_policy_put_it(
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_other_variables_are_named_before_training_starts(
-    train_here: Callable[..., Any], sync: bool
-) -> None:
-    import toys
-
+def test_other_variables_are_named_before_training_starts(train_here: Train, sync: bool) -> None:
     with pytest.raises(PsclustError) as caught:
         train_here(toys.shuffled.with_params({"extra": True}), "between-graph", sync=sync)
     assert str(caught.value) == (
@@ -64,10 +56,8 @@ def test_other_variables_are_named_before_training_starts(
 
 
 def test_a_variable_without_a_gradient_of_every_worker_is_named_where_a_step_would_wait_for_it(
-    train_here: Callable[..., Any],
+    train_here: Train,
 ) -> None:
-    import wide
-
     with pytest.raises(
         PsclustError,
         match="the loss depends on bias0 in only one of worker:1 and worker:0, the chief",
@@ -85,31 +75,20 @@ def test_a_variable_without_a_gradient_of_every_worker_is_named_where_a_step_wou
     ],
 )
 def test_variables_that_are_on_no_ps_are_named_at_once(
-    train_here: Callable[..., Any], sync: bool, device: str | None, found: str
+    train_here: Train, sync: bool, device: str | None, found: str
 ) -> None:
-    import toys
-
     program = toys.unshared.with_params({"device": device})
     with pytest.raises(UsageError, match=f"the workers share are not on a ps: {found}"):
         train_here(program, "between-graph", sync=sync)
 
 
 def test_one_worker_alone_may_have_its_variables_where_it_likes(
-    train_here: Callable[..., Any],
+    train_here: Train,
 ) -> None:
-    import toys
-
-    assert (
-        train_here(
-            toys.unshared.with_params({"device": None}), "between-graph", sync=True, workers=1
-        ).step
-        == 9
-    )
+    assert train_here(toys.unshared, "between-graph", sync=True, workers=1).step == 9
 
 
 def test_both_sides_of_every_kind_of_difference_are_shown() -> None:
-    from psclust.train.between_graph.agreement import differences
-
     mine = {"a": Variable("a", (2,)), "b": Variable("b", (3,)), "c": Variable("c", (4,))}
     theirs = {"a": Variable("a", (2,)), "b": Variable("b", (3, 1), "float64")} | {
         f"d{i}": Variable(f"d{i}", ()) for i in range(7)

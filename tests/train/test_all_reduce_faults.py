@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import nets
 import pytest
+import toys
 from trained import same
+from ways import Start, Train
+
+import psclust
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
-def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -> None:
-    import toys
-
-    import psclust
-
+def test_who_stops_early_leaves_nobody_waiting(train_here: Train) -> None:
     # The loss is always the same: the second three steps are no better than the first, and the
     # chief stops.
     program = toys.levels(
@@ -27,29 +25,14 @@ def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "devices"),
-    [
-        pytest.param("worker:1", 1, marks=pytest.mark.long),
-        pytest.param("worker:0", 1, marks=pytest.mark.long),
-        ("worker:1", 2),
-    ],
+    [("worker:1", 1), ("worker:0", 1), ("worker:1", 2)],
 )
 def test_a_killed_worker_leaves_nobody_waiting_and_changes_no_weight(
-    processes: Callable[..., Any], train_here: Callable[..., Any], lost: str, devices: int
+    processes: Start, train_here: Train, lost: str, devices: int
 ) -> None:
-    import nets
-
-    cluster = processes(
-        "between-graph",
-        True,
-        "nets:shared",
-        "--log-seconds",
-        "0.2",
-        "--config",
-        f"device_count={devices}",
-    )
+    words = ["nets:shared", "--config", f"device_count={devices}"]
+    cluster = processes("between-graph", True, *words, log_seconds=0.2)
     cluster.reach("worker:1", 20)
-    cluster.kill(lost)
-    cluster.start(lost)
-    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    cluster.replace(lost)
     # A hundred and fifty steps of twelve points: 1.1e-4.
-    same(train_here(nets.shared), cluster.trained(), rtol=1e-3)
+    same(train_here(nets.shared), cluster.end_well(), rtol=1e-3)

@@ -4,14 +4,19 @@ hangs, and the last good checkpoint stays."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import bad_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
+import toys
+from bad_inputs import PARAMS
+from trained import read_checkpoint
+from ways import ALONE, Start, Train, longer
 
 import psclust
 from psclust.errors import ModelError, NotFiniteError, PsclustError, UsageError
@@ -72,27 +77,18 @@ MISTAKES = {
         r"tower does not have; "
         "model_fn must create the same variables in every tower",
     ),
-    "a variable of one worker": Mistake(
-        {"extra": True},
-        r"worker:1 builds other variables than worker:0, the chief: extra float32 \[3\] is only "
-        r"here\. "
-        "model_fn must create the same variables in every worker",
-        PsclustError,
-    ),
 }
 EVERYWHERE = list(MISTAKES)[:5]
-IN_GRAPH = list(MISTAKES)[:7]
+IN_GRAPH = list(MISTAKES)
 
 
 def _fails(
-    train_here: Callable[..., Any],
+    train_here: Train,
     how: tuple[str | None, bool],
     error: type[PsclustError],
     params: Mapping[str, Any],
 ) -> str:
     """The sentence that training ends with."""
-    import bad_inputs
-
     replication, sync = how
     with pytest.raises(error) as caught:
         train_here(bad_inputs.program.with_params(params), replication, sync=sync, folder="model")
@@ -102,9 +98,6 @@ def _fails(
 
 def _check_kept(folder: Path) -> None:
     """The last checkpoint in `folder` is good, and older than the mistake."""
-    import tensorflow as tf
-    from bad_inputs import PARAMS
-
     latest = tf.train.latest_checkpoint(str(folder))
     assert latest is not None
     reader = tf.train.load_checkpoint(latest)
@@ -115,14 +108,14 @@ def _check_kept(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "name"),
     [
-        *(((None, False), name) for name in EVERYWHERE),
+        *((ALONE, name) for name in EVERYWHERE),
         *((("in-graph", True), name) for name in IN_GRAPH[len(EVERYWHERE) :]),
-        *(pytest.param(("in-graph", True), name, marks=pytest.mark.long) for name in EVERYWHERE),
-        *(pytest.param(("in-graph", False), name, marks=pytest.mark.long) for name in IN_GRAPH),
+        *longer(*((("in-graph", True), name) for name in EVERYWHERE)),
+        *longer(*((("in-graph", False), name) for name in IN_GRAPH)),
     ],
 )
 def test_a_mistake_is_one_sentence_where_there_is_one_client(
-    train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool], name: str
+    train_here: Train, tmp_path: Path, how: tuple[str | None, bool], name: str
 ) -> None:
     mistake = MISTAKES[name]
     found = _fails(train_here, how, mistake.error, mistake.params)
@@ -133,7 +126,7 @@ def test_a_mistake_is_one_sentence_where_there_is_one_client(
 
 @pytest.mark.parametrize("first", ["the lookup", "the update"])
 def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_up(
-    train_here: Callable[..., Any], first: str
+    train_here: Train, first: str
 ) -> None:
     def model(features: Any) -> psclust.EstimatorSpec:
         table = tf.compat.v1.get_variable("table", [300, 64])
@@ -164,30 +157,16 @@ def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_u
 @pytest.mark.parametrize(
     ("sync", "name"),
     [
-        *(
-            (True, name)
-            for name in (
-                "labels that turn out too long",
-                "a loss that is not finite",
-                "a variable of one worker",
-            )
-        ),
-        *(
-            pytest.param(False, name, marks=pytest.mark.long)
-            for name in ("a loss that is not finite", "fewer elements than replicas")
-        ),
+        (True, "labels that turn out too long"),
+        (True, "a loss that is not finite"),
+        *longer((False, "a loss that is not finite"), (False, "fewer elements than replicas")),
     ],
 )
 def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(
-    processes: Callable[..., Any], sync: bool, name: str
+    processes: Start, sync: bool, name: str
 ) -> None:
     mistake = MISTAKES[name]
-    settings = [
-        part
-        for key, value in mistake.params.items()
-        for part in ("--set", f"{key}={str(value).lower()}")
-    ]
-    cluster = processes("between-graph", sync, "bad_inputs:program", *settings, ps=1)
+    cluster = processes("between-graph", sync, "bad_inputs:program", ps=1, **mistake.params)
     worker = cluster.clients["worker:1"]
     code = wait_until(lambda: worker.exitcode, what="the end of worker:1")
     lines = [line for line in cluster.log("worker:1").splitlines() if "0000 00" not in line]
@@ -198,13 +177,10 @@ def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(
         _check_kept(cluster.folder / "model")
 
 
-@pytest.mark.parametrize("how", [(None, False), ("in-graph", True)])
+@pytest.mark.parametrize("how", [ALONE, ("in-graph", True)])
 def test_the_checkpoint_of_another_model_is_refused_and_stays(
-    train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool]
+    train_here: Train, tmp_path: Path, how: tuple[str | None, bool]
 ) -> None:
-    import toys
-    from trained import read_checkpoint
-
     before = train_here(toys.tally, folder="model", max_steps=3)
     found = _fails(train_here, how, PsclustError, {})
     assert re.fullmatch(
@@ -215,9 +191,9 @@ def test_the_checkpoint_of_another_model_is_refused_and_stays(
     assert read_checkpoint(tmp_path / "model").step == before.step == 3
 
 
-@pytest.mark.parametrize("how", [(None, False), ("in-graph", True)])
+@pytest.mark.parametrize("how", [ALONE, ("in-graph", True), ("between-graph", False)])
 def test_a_model_folder_that_cannot_be_is_refused_before_training(
-    train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool]
+    train_here: Train, tmp_path: Path, how: tuple[str | None, bool]
 ) -> None:
     (tmp_path / "model").write_text("in the way")
     found = _fails(train_here, how, PsclustError, {})

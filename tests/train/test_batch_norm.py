@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import nets
 import numpy as np
 import pytest
+import tensorflow as tf
+import toys
 from trained import same
+from ways import Train, longer
 
-from psclust.errors import UsageError
+import psclust
 
 pytestmark = pytest.mark.tensorflow
-
-
-def _config(**settings: Any) -> Any:
-    import psclust
-
-    return psclust.TrainConfig(**settings)
 
 
 @pytest.mark.parametrize(
     ("points", "workers"),
     [
         (97, 2),
-        *(pytest.param(*how, marks=pytest.mark.long) for how in ((97, 4), (100, 2), (100, 4))),
+        *longer((97, 4), (100, 2), (100, 4)),
     ],
 )
 def test_shared_moments_give_the_weights_of_one_process(
-    train_here: Callable[..., Any], points: int, workers: int
+    train_here: Train, points: int, workers: int
 ) -> None:
-    import nets
-
     # 97 points: the replicas end their data at different steps, and the batches of the last step
     # have different sizes.
-    program = nets.net(_config(moving_statistics="sync"), points=points)
+    program = nets.net(psclust.TrainConfig(moving_statistics="sync"), points=points)
     alone = train_here(program)
     assert alone.values["first/batch_normalization/moving_mean"].max() > 1.0
     same(alone, train_here(program, "in-graph", sync=True, workers=workers))
@@ -43,10 +38,8 @@ def test_shared_moments_give_the_weights_of_one_process(
 
 @pytest.mark.long
 def test_each_replica_normalizes_its_own_batch_unless_told_otherwise(
-    train_here: Callable[..., Any],
+    train_here: Train,
 ) -> None:
-    import nets
-
     in_graph = train_here(nets.net(), "in-graph", sync=True)
     same(in_graph, train_here(nets.net(), "between-graph", sync=True))
     assert not np.allclose(
@@ -55,59 +48,51 @@ def test_each_replica_normalizes_its_own_batch_unless_told_otherwise(
 
 
 def _moved(
-    train_here: Callable[..., Any], replication: str | None, *, sync: bool = True, **settings: Any
+    train_here: Train,
+    replication: str | None,
+    *,
+    sync: bool = True,
+    devices: int | None = None,
+    **settings: Any,
 ) -> float:
-    import toys
-
-    return float(
-        train_here(
-            toys.levels(_config(**settings)), replication, sync=sync, folder=f"{settings}"
-        ).values["norm/moving_mean"][0]
-    )
+    program = toys.levels(psclust.TrainConfig(**settings))
+    trained = train_here(program, replication, sync=sync, devices=devices, folder=f"{settings}")
+    return float(trained.values["norm/moving_mean"][0])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"]
+    ("replication", "devices", "mean"),
+    [("in-graph", None, 15), ("between-graph", None, 15), ("between-graph", 2, 25)],
 )
 def test_the_statistics_of_the_first_replica_or_the_mean_of_all_are_kept(
-    train_here: Callable[..., Any], replication: str
+    train_here: Train, replication: str, devices: int | None, mean: int
 ) -> None:
     # Replica i sees the constant 10 * (i + 1), ten times; each update moves the mean by half of the
     # way.
-    part = 1 - 0.5**10
-    assert _moved(train_here, replication) == pytest.approx(10 * part)
-    assert _moved(train_here, replication, moving_statistics="mean") == pytest.approx(15 * part)
-    assert _moved(train_here, replication, moving_statistics="sync") == pytest.approx(15 * part)
+    for moving, expected in (("first", 10), ("mean", mean), ("sync", mean)):
+        found = _moved(train_here, replication, devices=devices, moving_statistics=moving)
+        assert found == pytest.approx(expected * (1 - 0.5**10))
 
 
-def test_towers_may_average_their_statistics_now_and_then(train_here: Callable[..., Any]) -> None:
+def test_towers_may_average_their_statistics_now_and_then(train_here: Train) -> None:
     # Ten steps: what is averaged after the ninth is the mean of what each tower has seen by then.
-    assert _moved(
-        train_here, "in-graph", moving_statistics="mean", statistics_every=3
-    ) == pytest.approx(15 * (1 - 0.5**9))
+    found = _moved(train_here, "in-graph", moving_statistics="mean", statistics_every=3)
+    assert found == pytest.approx(15 * (1 - 0.5**9))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"]
-)
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_asynchronous_replicas_keep_the_first_ones_statistics_or_move_them_by_their_share(
-    train_here: Callable[..., Any], replication: str
+    train_here: Train, replication: str
 ) -> None:
     assert _moved(train_here, replication, sync=False) == pytest.approx(10 * (1 - 0.5**10))
     # One after the other, each moves it by a quarter of the way: between 10.5 and 19.4, by who is
     # last.
     assert 10.4 < _moved(train_here, replication, sync=False, moving_statistics="mean") < 19.5
-    with pytest.raises(UsageError, match="train with --sync"):
-        _moved(train_here, replication, sync=False, moving_statistics="sync")
 
 
 def test_a_layer_can_normalize_any_axis_with_or_without_scale() -> None:
-    import tensorflow as tf
-
-    import psclust
-
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         x = tf.random.stateless_normal([8, 3, 5], [1, 2]) * 4.0 + 100.0
         y = psclust.batch_normalization(

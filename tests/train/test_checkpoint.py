@@ -102,32 +102,15 @@ def test_values_that_are_not_finite_are_named_and_not_written(
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
 
 
-def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
-    with _model(tmp_path) as model:
-        model.variables.prepare(model.session, model.checkpoints)
-        model.set(7.0)
-        model.checkpoints.save(model.session, 3)
-        model.set(8.0)
-        tf.compat.v1.train.Saver([model.v]).restore(
-            model.session, tf.train.latest_checkpoint(str(tmp_path))
-        )
-        assert model.value == [7.0, 7.0]
-
-
-def test_live_variables_are_never_wiped(tmp_path: Path) -> None:
+def test_live_variables_stay_until_a_lost_one_takes_all_back_to_the_checkpoint(
+    tmp_path: Path,
+) -> None:
     with _model(tmp_path) as model:
         model.variables.prepare(model.session, model.checkpoints)
         model.checkpoints.save(model.session, 0)
         model.set(7.0)
         assert model.variables.prepare(model.session, model.checkpoints) is Source.ALIVE
         assert model.value == [7.0, 7.0]
-
-
-def test_a_lost_variable_takes_all_back_to_the_checkpoint(tmp_path: Path) -> None:
-    with _model(tmp_path) as model:
-        model.variables.prepare(model.session, model.checkpoints)
-        model.checkpoints.save(model.session, 0)
-        model.set(7.0)
         model.session.run(tf.raw_ops.DestroyResourceOp(resource=model.state.global_step.handle))
         assert [variable.op.name for variable in model.variables.missing(model.session)] == [
             "global_step"
@@ -157,17 +140,6 @@ def test_waiting_for_the_chief_has_a_deadline_and_names_what_is_missing(tmp_path
         pytest.raises(PsclustError, match=r"the chief has not initialized .*v; see"),
     ):
         model.variables.await_chief(model.session, 0.0)
-
-
-def test_the_last_five_are_kept(tmp_path: Path) -> None:
-    with _model(tmp_path) as model:
-        model.variables.prepare(model.session, model.checkpoints)
-        for step in range(7):
-            model.checkpoints.save(model.session, step)
-        model.checkpoints.save(model.session, 6)
-    steps = sorted(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("*.index"))
-    assert steps == [2, 3, 4, 5, 6]
-    assert len(tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths) == 5
 
 
 @pytest.mark.parametrize(
@@ -205,14 +177,3 @@ def test_positions_are_spread_evenly(
     positions: list[int], replicas: int, wanted: list[int]
 ) -> None:
     assert list(spread(np.array(positions), replicas)) == wanted
-
-
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with _model(tmp_path / "file" / "model") as model:
-        model.variables.prepare(model.session, model.checkpoints)
-        with pytest.raises(
-            PsclustError,
-            match=r"file/model: the checkpoint of step 3 cannot be written .*--model-dir",
-        ):
-            model.checkpoints.save(model.session, 3)

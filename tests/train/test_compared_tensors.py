@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,15 @@ def built(model_fn: Callable[..., Any], times: int = 1) -> None:
             program.spec(tf.constant([1, 2]), None, "train")
 
 
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with caplog.at_level(logging.WARNING, "psclust"):
+        yield
+
+
 def test_a_comparison_in_what_makes_the_requests_is_named(caplog: pytest.LogCaptureFixture) -> None:
     program = psclust.Program(lambda: None, lambda: None)
-    with tf.Graph().as_default(), caplog.at_level(logging.WARNING, "psclust"):
+    with tf.Graph().as_default():
         program.receiver(lambda params: tf.constant([1, 2]) == tf.constant([1, 2]))
     assert "compares tensors as objects" in caplog.text
 
@@ -65,8 +71,7 @@ def test_a_comparison_is_named_with_its_line_and_gives_what_it_gave(
     comparison: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     results: list[Any] = []
-    with caplog.at_level(logging.WARNING, "psclust"):
-        built(model_of(comparison, results))
+    built(model_of(comparison, results))
     gives = COMPARED[comparison]
     operator, function = ("!=", "tf.not_equal") if "!=" in comparison else ("==", "tf.equal")
     sentence = (
@@ -96,37 +101,30 @@ def test_a_comparison_is_named_with_its_line_and_gives_what_it_gave(
 def test_what_means_objects_or_compares_values_is_not(
     comparison: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "psclust"):
-        built(model_of(comparison, []))
+    built(model_of(comparison, []))
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("library", [tf.__file__, psclust.schedules.__file__, "<string>"])
 def test_a_comparison_in_a_library_is_not(library: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "psclust"):
-        built(model_of("features == 1", [], library))
+    built(model_of("features == 1", [], library))
     assert caplog.messages == []
 
 
 def test_a_line_that_several_towers_run_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "psclust"):
-        built(model_of("features == 1", []), times=3)
+    built(model_of("features == 1", []), times=3)
     assert len(caplog.messages) == 1
 
 
 def test_comparisons_are_tensorflows_again_afterwards() -> None:
-    before = [
-        vars(kind)[name]
-        for kind in (tf.Tensor, tf.Variable, tf.RaggedTensor)
-        for name in ("__eq__", "__ne__")
-    ]
+    def operators() -> list[Any]:
+        kinds = (tf.Tensor, tf.Variable, tf.RaggedTensor)
+        return [vars(kind)[name] for kind in kinds for name in ("__eq__", "__ne__")]
+
+    before = operators()
     with pytest.raises(ZeroDivisionError):
         built(model_of("1 / 0", []))
-    assert [
-        vars(kind)[name]
-        for kind in (tf.Tensor, tf.Variable, tf.RaggedTensor)
-        for name in ("__eq__", "__ne__")
-    ] == before
+    assert operators() == before
     assert bool(tf.reduce_all(tf.constant([1, 2]) == tf.constant([1, 2])))
 
 
@@ -143,7 +141,7 @@ def test_a_function_that_a_dataset_maps_and_an_optimizers_are_named_too(
         return tf.compat.v1.train.GradientDescentOptimizer(tf.where(global_step == 1, 0.1, 0.2))
 
     program = psclust.Program(model_of("features", []), input_fn, optimizer_fn)
-    with tf.Graph().as_default(), caplog.at_level(logging.WARNING, "psclust"):
+    with tf.Graph().as_default():
         program.dataset("train", psclust.Shard())
         program.optimizer(tf.compat.v1.train.get_or_create_global_step())
     first = input_fn.__code__.co_firstlineno

@@ -31,9 +31,6 @@ def test_a_setting_is_read_as_its_type(text: str, name: str, value: Any) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("clip_norm", "write it as key=value"),
-        ("clip_nrom=1", "did you mean 'clip_norm'"),
-        ("accumulate=1.5", "not of type int"),
         ("accumulate=0", "must be a positive number"),
         ("clip_norm=-1", "must be a positive number"),
         ("average_decay=1.0", "less than 1"),

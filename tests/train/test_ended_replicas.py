@@ -14,10 +14,6 @@ def test_who_has_ended_is_remembered_by_the_next_process_of_the_run(tmp_path: Pa
     assert ended.add([2, 0])
     assert not ended.add([2])
     assert list(EndedReplicas(tmp_path / "ended.json", "run 1")) == [0, 2]
-
-
-def test_another_run_starts_with_nobody(tmp_path: Path) -> None:
-    EndedReplicas(tmp_path / "ended.json", "run 1").add([1])
     assert list(EndedReplicas(tmp_path / "ended.json", "run 2")) == []
 
 

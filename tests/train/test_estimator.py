@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import collections
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import old_program
 import pytest
+import tensorflow as tf
+import toys
+from ways import Train
+
+import psclust
+import psclust.estimator
+from psclust.errors import UsageError
 
 pytestmark = pytest.mark.tensorflow
 
 
 def test_the_old_names_are_where_an_old_model_function_looks_for_them() -> None:
-    import tensorflow as tf
-
-    import psclust.estimator
-
     psclust.estimator.install()
     assert (
         tf.compat.v1.estimator.EstimatorSpec is tf.estimator.EstimatorSpec is psclust.EstimatorSpec
@@ -28,8 +30,6 @@ def test_the_old_names_are_where_an_old_model_function_looks_for_them() -> None:
 
 
 def test_an_old_model_function_trains_evaluates_and_predicts(tmp_path: Path) -> None:
-    import old_program
-
     program = old_program.program
     assert program.train(tmp_path) == 80
     result = program.evaluate(tmp_path)
@@ -44,10 +44,8 @@ def test_an_old_model_function_trains_evaluates_and_predicts(tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itself(
-    train_here: Callable[..., Any],
+    train_here: Train,
 ) -> None:
-    import old_program
-
     for counts in (True, False):
         program = old_program.program.with_params({"counts": counts})
         trained = train_here(program, "between-graph", workers=2 + counts)
@@ -58,12 +56,8 @@ def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itsel
     ("replication", "sync"), [("in-graph", False), ("in-graph", True), ("between-graph", True)]
 )
 def test_a_train_op_is_refused_where_gradients_are_combined(
-    train_here: Callable[..., Any], replication: str, sync: bool
+    train_here: Train, replication: str, sync: bool
 ) -> None:
-    import old_program
-
-    from psclust.errors import UsageError
-
     with pytest.raises(
         UsageError,
         match=r"ready train_op.*without train_op.*optimizer_fn.*between-graph and asynchronous",
@@ -72,21 +66,12 @@ def test_a_train_op_is_refused_where_gradients_are_combined(
 
 
 def test_a_program_without_any_optimizer_is_an_error(tmp_path: Path) -> None:
-    import toys
-
-    import psclust
-    from psclust.errors import UsageError
-
     program = psclust.Program(toys.line.model_fn, toys.line.input_fn, params=toys.LINE)
     with pytest.raises(UsageError, match="neither an optimizer_fn nor a train_op"):
         program.train(tmp_path)
 
 
 def test_any_class_with_the_same_attributes_is_a_spec(tmp_path: Path) -> None:
-    import toys
-
-    import psclust
-
     Spec = collections.namedtuple("Spec", ["mode", "loss", "predictions", "eval_metric_ops"])
 
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
@@ -98,24 +83,3 @@ def test_any_class_with_the_same_attributes_is_a_spec(tmp_path: Path) -> None:
     )
     assert program.train(tmp_path) == 9
     assert program.evaluate(tmp_path).metrics["error"] > 0
-
-
-def test_something_else_is_an_error_that_names_it(tmp_path: Path) -> None:
-    import toys
-
-    import psclust
-    from psclust.errors import UsageError
-
-    program = psclust.Program(
-        lambda features: (1, 2), toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE
-    )
-    with pytest.raises(UsageError, match="model_fn returned a tuple"):
-        program.train(tmp_path)
-
-
-def test_an_old_model_function_runs_from_the_command_line(processes: Callable[..., Any]) -> None:
-    cluster = processes("between-graph", False, "old_program:program", "--log-seconds", "0")
-    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
-    result = json.loads((cluster.folder / "model" / "evaluation.json").read_text())
-    assert result["step"] == 160
-    assert result["metrics"]["accuracy"] > 0.9

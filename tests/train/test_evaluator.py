@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ways import Start
 
 from psclust.testing.wait import wait_until
+from psclust.train.offline.evaluator import mark_training, training_ended
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
 
@@ -19,7 +20,7 @@ def _results(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_an_evaluator_follows_a_training_and_ends_after_it(processes: Callable[..., Any]) -> None:
+def test_an_evaluator_follows_a_training_and_ends_after_it(processes: Start) -> None:
     slow = ["toys:slow_line", "--config", "save_steps=5", "--set", "points=400"]
     cluster = processes("between-graph", False, *slow, worker=1)
     cluster.start("evaluator:0")
@@ -41,8 +42,6 @@ def test_an_evaluator_follows_a_training_and_ends_after_it(processes: Callable[.
 
 
 def test_the_mark_of_another_run_does_not_end_an_evaluator(tmp_path: Path) -> None:
-    from psclust.train.offline.evaluator import mark_training, training_ended
-
     mark_training(tmp_path, "one", 5)
     assert training_ended(tmp_path, "one")
     assert not training_ended(tmp_path, "two")

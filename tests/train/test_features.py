@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nets
+import numpy as np
 import pytest
+import tensorflow as tf
+from trained import read_checkpoint
+from ways import ALONE, Train, ways
 
+import psclust
 from psclust.errors import PsclustError
 
 pytestmark = pytest.mark.tensorflow
 
-# One process and one way of training on a cluster; the others take long.
-COMMON = [(None, False), ("in-graph", True)]
-RARE = [("between-graph", False), ("between-graph", True), ("in-graph", False)]
-EVERYWHERE = [*COMMON, *(pytest.param(*how, marks=pytest.mark.long) for how in RARE)]
-HERE = pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
+HERE = ways(ALONE, ("in-graph", True))
 
 
 def _watched(**settings: Any) -> Any:
-    import nets
-
-    import psclust
-
-    params = {
-        name: settings.pop(name) for name in ("broken_at", "batches", "rate") if name in settings
-    }
+    params = {name: settings.pop(name) for name in nets.WATCHED if name in settings}
     return nets.watched(psclust.TrainConfig(**settings), **params)
 
 
 def _events(folder: Path) -> dict[str, dict[int, float]]:
     """tag -> step -> value, 0 for what is no scalar."""
-    import tensorflow as tf
-
     found: dict[str, dict[int, float]] = {}
     for file in sorted(folder.glob("events.*")):
         for event in tf.compat.v1.train.summary_iterator(str(file)):
@@ -45,7 +38,7 @@ def _events(folder: Path) -> dict[str, dict[int, float]]:
 
 @HERE
 def test_summaries_have_the_same_tags_in_a_folder_for_each_tower(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
     trained = train_here(_watched(summary_steps=5), replication, sync=sync)
     first = _events(trained.model_dir)
@@ -63,7 +56,7 @@ def test_summaries_have_the_same_tags_in_a_folder_for_each_tower(
 
 @HERE
 def test_chosen_steps_leave_a_chrome_trace(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
     trained = train_here(
         _watched(profile_steps=(3,) if sync or replication is None else tuple(range(3, 30))),
@@ -79,7 +72,7 @@ def test_chosen_steps_leave_a_chrome_trace(
 
 @HERE
 def test_training_stops_when_the_loss_gets_no_better(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
     # The loss never changes: the second five steps are no better than the first.
     trained = train_here(_watched(stop_after=5, batches=20000), replication, sync=sync)
@@ -92,46 +85,20 @@ def test_training_stops_when_the_loss_gets_no_better(
 
 @HERE
 def test_a_gradient_that_is_not_finite_is_named_and_not_applied(
-    train_here: Callable[..., Any], replication: str | None, sync: bool, tmp_path: Path
+    train_here: Train, replication: str | None, sync: bool, tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        PsclustError,
-        match=r"step \d+: the gradient of other is not finite, and was not applied; "
-        r"lower the learning rate",
-    ):
-        train_here(
-            _watched(nan_guard="gradients", broken_at=8, rate=0.1),
-            replication,
-            sync=sync,
-            folder="broken",
-        )
-    _the_checkpoint_is_good(tmp_path / "broken")
-
-
-@HERE
-def test_a_loss_that_is_not_finite_ends_the_training(
-    train_here: Callable[..., Any], replication: str | None, sync: bool, tmp_path: Path
-) -> None:
-    import numpy as np
-
-    with pytest.raises(
-        PsclustError, match=r"step \d+: (the loss is nan|other.* has values that are not finite)"
-    ):
-        train_here(_watched(broken_at=8, rate=0.1), replication, sync=sync, folder="broken")
-    assert np.isfinite(_the_checkpoint_is_good(tmp_path / "broken"))
-
-
-def _the_checkpoint_is_good(folder: Path) -> float:
-    import numpy as np
-    import tensorflow as tf
-
-    value = float(tf.train.load_checkpoint(str(folder)).get_tensor("other"))
-    assert np.isfinite(value)
-    return value
+    program = _watched(nan_guard="gradients", broken_at=8, rate=0.1)
+    sentence = (
+        r"step \d+: the gradient of other is not finite, and was not applied; "
+        r"lower the learning rate"
+    )
+    with pytest.raises(PsclustError, match=sentence):
+        train_here(program, replication, sync=sync, folder="broken")
+    assert np.isfinite(read_checkpoint(tmp_path / "broken").values["other"])
 
 
 def test_a_checkpoint_that_is_due_does_not_pass_over_values_that_are_not_finite(
-    train_here: Callable[..., Any], tmp_path: Path
+    train_here: Train, tmp_path: Path
 ) -> None:
     # The guard looks at the loss of a step after it; a checkpoint of every step comes first.
     with pytest.raises(

@@ -8,54 +8,46 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
+import toys
+from ways import ALONE, Train, longer, ways
 
+import psclust
+from psclust.errors import UsageError
 from psclust.testing.wait import wait_until
+from psclust.train.hooks.session_hooks import Hooks
 
 pytestmark = pytest.mark.tensorflow
 
-WAYS = [
-    (None, False),
-    ("between-graph", True),
-    *(
-        pytest.param(*how, marks=pytest.mark.long)
-        for how in (("in-graph", False), ("in-graph", True), ("between-graph", False))
-    ),
-]
 
+class Recorder(tf.compat.v1.train.SessionRunHook):
+    """Writes down what it is called for, and what it fetched."""
 
-def _recorder(log: list[str], name: str) -> Any:
-    import tensorflow as tf
+    def __init__(self, log: list[str], name: str) -> None:
+        self._log, self._name = log, name
 
-    class Recorder(tf.compat.v1.train.SessionRunHook):
-        """Writes down what it is called for, and what it fetched."""
+    def begin(self) -> None:
+        self._step = tf.compat.v1.train.get_global_step()
+        self._log.append(f"{self._name} begin")
 
-        def begin(self) -> None:
-            self._step = tf.compat.v1.train.get_global_step()
-            log.append(f"{name} begin")
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._log.append(f"{self._name} session")
 
-        def after_create_session(self, session: Any, coord: Any) -> None:
-            log.append(f"{name} session")
+    def before_run(self, run_context: Any) -> Any:
+        assert len(run_context.original_args.fetches) >= 2
+        return tf.compat.v1.train.SessionRunArgs({"step": self._step})
 
-        def before_run(self, run_context: Any) -> Any:
-            assert len(run_context.original_args.fetches) >= 2
-            return tf.compat.v1.train.SessionRunArgs({"step": self._step})
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        assert run_values.results["step"] >= 0
+        self._log.append(f"{self._name} run in {threading.current_thread().name}")
 
-        def after_run(self, run_context: Any, run_values: Any) -> None:
-            assert run_values.results["step"] >= 0
-            log.append(f"{name} run in {threading.current_thread().name}")
-
-        def end(self, session: Any) -> None:
-            log.append(f"{name} end at {session.run(self._step)}")
-
-    return Recorder()
+    def end(self, session: Any) -> None:
+        self._log.append(f"{self._name} end at {session.run(self._step)}")
 
 
 def _with(**fields: Callable[[], Any]) -> Any:
     """The toy that counts gradients, with more fields in its spec, each made by a function inside
     the model function."""
-    import toys
-
-    import psclust
 
     def model_fn(features: Any, mode: str, params: dict[str, Any]) -> Any:
         return toys.tally.model_fn(features, mode, params)._replace(
@@ -67,14 +59,14 @@ def _with(**fields: Callable[[], Any]) -> Any:
     )
 
 
-@pytest.mark.parametrize(("replication", "sync"), WAYS)
+@ways(ALONE, ("between-graph", True))
 def test_hooks_are_called_around_every_step(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
     log: list[str] = []
     program = _with(
-        training_hooks=lambda: [_recorder(log, "all")],
-        training_chief_hooks=lambda: [_recorder(log, "chief")],
+        training_hooks=lambda: [Recorder(log, "all")],
+        training_chief_hooks=lambda: [Recorder(log, "chief")],
     )
     trained = train_here(program, replication, sync=sync, here=True)
     clients = 2 if replication == "between-graph" else 1
@@ -88,12 +80,10 @@ def test_hooks_are_called_around_every_step(
     assert (set(runs) == {"all run in tower 0"}) is (replication == "in-graph" and not sync)
 
 
-@pytest.mark.parametrize(("replication", "sync"), WAYS)
+@ways(ALONE, ("between-graph", True))
 def test_one_hook_of_the_chief_that_requests_a_stop_ends_the_training_of_all(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
-    import tensorflow as tf
-
     program = _with(training_chief_hooks=lambda: [tf.compat.v1.train.StopAtStepHook(last_step=7)])
     program = program.with_params({"batches": 100000})
     trained = train_here(program, replication, sync=sync)
@@ -104,12 +94,10 @@ def test_one_hook_of_the_chief_that_requests_a_stop_ends_the_training_of_all(
         assert 7 <= trained.step < 100000
 
 
-@pytest.mark.parametrize(("replication", "sync"), WAYS)
+@ways(ALONE, ("between-graph", True))
 def test_the_error_of_a_hook_comes_through(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
-    import tensorflow as tf
-
     class Failing(tf.compat.v1.train.SessionRunHook):
         def after_run(self, run_context: Any, run_values: Any) -> None:
             raise RuntimeError("the loss is no number")
@@ -118,9 +106,7 @@ def test_the_error_of_a_hook_comes_through(
         train_here(_with(training_chief_hooks=lambda: [Failing()]), replication, sync=sync)
 
 
-def test_a_hook_of_another_worker_stops_all_at_a_whole_step(train_here: Callable[..., Any]) -> None:
-    import tensorflow as tf
-
+def test_a_hook_of_another_worker_stops_all_at_a_whole_step(train_here: Train) -> None:
     made: list[Any] = []
 
     def hooks() -> list[Any]:
@@ -130,25 +116,10 @@ def test_a_hook_of_another_worker_stops_all_at_a_whole_step(train_here: Callable
 
     trained = train_here(_with(training_hooks=hooks), "between-graph", sync=True)
     assert trained.step == 7
-    assert trained.values["dense"].tolist() == [3.5, 3.5, 0.0, 0.0]
-
-
-@pytest.mark.long
-def test_a_stopped_training_goes_on_when_it_is_started_again(
-    train_here: Callable[..., Any],
-) -> None:
-    import tensorflow as tf
-
-    for last, reached in ((7, 7), (12, 12), (99, 20)):
-        program = _with(
-            training_hooks=lambda last=last: [tf.compat.v1.train.StopAtStepHook(last_step=last)]
-        )
-        assert train_here(program, "between-graph", sync=True).step == reached
+    assert trained.tally == [3.5, 3.5, 0.0, 0.0]
 
 
 def test_tensorflows_own_hooks_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    import tensorflow as tf
-
     train = tf.compat.v1.train
     tf.get_logger().setLevel("INFO")
     tf.get_logger().propagate = True
@@ -158,7 +129,7 @@ def test_tensorflows_own_hooks_work(tmp_path: Path, caplog: pytest.LogCaptureFix
         train.StepCounterHook(every_n_steps=5, output_dir=str(tmp_path / "events")),
         train.ProfilerHook(save_steps=10, output_dir=str(tmp_path / "profile")),
     ]
-    assert _with(training_hooks=hooks).train(tmp_path, hooks=[_recorder(log, "given")]) == 20
+    assert _with(training_hooks=hooks).train(tmp_path, hooks=[Recorder(log, "given")]) == 20
     assert log.count("given run in MainThread") == 20
     assert "the step = " in caplog.text
     assert list((tmp_path / "events").iterdir())
@@ -166,10 +137,6 @@ def test_tensorflows_own_hooks_work(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 def test_evaluation_and_prediction_have_their_hooks(tmp_path: Path) -> None:
-    import toys
-
-    import psclust
-
     log: list[str] = []
 
     def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
@@ -177,7 +144,7 @@ def test_evaluation_and_prediction_have_their_hooks(tmp_path: Path) -> None:
             features, features["x"][:, 0] if labels is None else labels, mode, params
         )
         return spec._replace(
-            evaluation_hooks=[_recorder(log, "eval")], prediction_hooks=[_recorder(log, "predict")]
+            evaluation_hooks=[Recorder(log, "eval")], prediction_hooks=[Recorder(log, "predict")]
         )
 
     program = psclust.Program(
@@ -190,8 +157,6 @@ def test_evaluation_and_prediction_have_their_hooks(tmp_path: Path) -> None:
 
 
 def test_something_that_is_no_hook_is_an_error(tmp_path: Path) -> None:
-    from psclust.errors import UsageError
-
     with pytest.raises(UsageError, match="'stop' is not a session hook"):
         _with(training_hooks=lambda: ["stop"]).train(tmp_path)
 
@@ -199,8 +164,6 @@ def test_something_that_is_no_hook_is_an_error(tmp_path: Path) -> None:
 def _scaffold(called: list[str], before: Callable[[], object] = lambda: None) -> Any:
     """Sets the first element of `dense` to 5 with its init_op, adds 1 with its init_fn, after a
     call of `before`, and counts sessions in a local variable."""
-    import tensorflow as tf
-
     v1 = tf.compat.v1
     dense = next(variable for variable in v1.global_variables() if variable.op.name == "dense")
     value = v1.placeholder(tf.float32, [4])
@@ -224,15 +187,10 @@ def _scaffold(called: list[str], before: Callable[[], object] = lambda: None) ->
 
 
 @pytest.mark.parametrize(
-    ("replication", "sync"),
-    [
-        (None, False),
-        ("between-graph", True),
-        pytest.param("between-graph", False, marks=pytest.mark.long),
-    ],
+    ("replication", "sync"), [ALONE, ("between-graph", True), *longer(("between-graph", False))]
 )
 def test_a_scaffold_starts_a_training_once_and_every_session(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
     called: list[str] = []
     program = _with(scaffold=lambda: _scaffold(called))
@@ -246,7 +204,7 @@ def test_a_scaffold_starts_a_training_once_and_every_session(
 
 
 def test_a_worker_that_looks_while_the_chief_initializes_keeps_its_session(
-    train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    train_here: Train, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[str] = []
 
@@ -262,10 +220,6 @@ def test_a_worker_that_looks_while_the_chief_initializes_keeps_its_session(
 
 
 def test_a_scaffolds_saver_restores_averages_in_place_of_the_variables(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    import psclust
-
     v1 = tf.compat.v1
 
     def model_fn(features: Any, mode: str) -> Any:
@@ -290,10 +244,6 @@ def test_a_scaffolds_saver_restores_averages_in_place_of_the_variables(tmp_path:
 
 
 def test_a_step_of_which_no_hook_wants_anything_is_run_as_one_without_hooks() -> None:
-    import tensorflow as tf
-
-    from psclust.train.hooks.session_hooks import Hooks
-
     class Counted(tf.compat.v1.Session):
         runs = 0
 

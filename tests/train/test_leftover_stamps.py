@@ -3,11 +3,14 @@ more, then steps as before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import toys
+from ways import Train
 
 import psclust
 from psclust.replication.sync.messages import Kind
@@ -69,21 +72,14 @@ class Waiting(tf.compat.v1.train.SessionRunHook):
         self._noted.append(session.run(self._sizes))
 
 
-def test_the_first_barrier_leaves_none(train_here: Callable[..., Any]) -> None:
+def test_the_first_barrier_leaves_none(train_here: Train) -> None:
     noted: list[list[int]] = []
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable(
-            "weights", [600, 600], initializer=tf.compat.v1.zeros_initializer()
-        )
+        weights = toys.zeros("weights", [600, 600])
         loss = tf.reduce_mean(tf.matmul(features, weights))
         return psclust.EstimatorSpec("train", loss=loss, training_hooks=[Waiting(weights, noted)])
 
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(4)
-
-    program = psclust.Program(
-        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)
-    )
-    train_here(program, "between-graph", sync=True, here=True)
+    program = toys.repeated(tf.reduce_mean, np.ones([4, 600], np.float32), 4)
+    train_here(replace(program, model_fn=model), "between-graph", sync=True, here=True)
     assert noted == [[0, 0], [0, 0]]

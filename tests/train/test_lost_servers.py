@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import nullcontext
 
 import pytest
 import tensorflow as tf
@@ -45,12 +46,7 @@ ALIVE = TaskContext(Task("worker", 0), ClusterSpec({"worker": ("127.0.0.1:2",)})
         (tf.errors.AbortedError(None, None, "device incarnation"), True),
         (tf.errors.FailedPreconditionError(None, None, "Could not find variable w"), True),
         (tf.errors.InvalidArgumentError(None, None, SEVERAL), True),
-        (
-            tf.errors.InvalidArgumentError(
-                None, None, "Graph execution error:\nIncompatible shapes"
-            ),
-            False,
-        ),
+        (tf.errors.InvalidArgumentError(None, None, "Error:\nIncompatible shapes"), False),
         (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), False),
     ],
 )
@@ -65,53 +61,29 @@ def test_a_page_of_an_error_is_told_in_a_line() -> None:
     )
 
 
-def test_an_attempt_that_loses_its_servers_is_made_again() -> None:
+@pytest.mark.parametrize(
+    ("error", "fails", "patience", "made"),
+    [
+        # A ps that is restarted again and again fails a worker as often.
+        (tf.errors.UnavailableError(None, None, "Socket closed"), 9, {}, 10),
+        (tf.errors.FailedPreconditionError(None, None, "No table"), 99, {"patience_s": 0.0}, 6),
+        (tf.errors.InvalidArgumentError(None, None, "Incompatible shapes"), 99, {}, 1),
+    ],
+    ids=["lost servers, in no time", "five failures without a step", "an error of the model"],
+)
+def test_an_attempt_is_made_again_until_its_error_is_the_users(
+    error: tf.errors.OpError, fails: int, patience: dict[str, float], made: int
+) -> None:
     attempts: list[int] = []
 
     def attempt() -> None:
         attempts.append(1)
-        if len(attempts) < 3:
-            raise tf.errors.UnavailableError(None, None, "Socket closed")
+        if len(attempts) <= fails:
+            raise error
 
-    recover(attempt, ALIVE, lambda: 0, pause_s=0.001)
-    assert len(attempts) == 3
-
-
-def test_after_five_failures_without_a_step_the_error_is_the_users() -> None:
-    attempts: list[int] = []
-
-    def attempt() -> None:
-        attempts.append(1)
-        raise tf.errors.FailedPreconditionError(None, None, "Table not initialized")
-
-    with pytest.raises(tf.errors.FailedPreconditionError):
-        recover(attempt, ALIVE, lambda: 0, pause_s=0.001, patience_s=0.0)
-    assert len(attempts) == 6
-
-
-def test_five_failures_in_no_time_are_not_the_end() -> None:
-    """A ps that is restarted again and again fails a worker as often."""
-    attempts: list[int] = []
-
-    def attempt() -> None:
-        attempts.append(1)
-        if len(attempts) < 10:
-            raise tf.errors.UnavailableError(None, None, "Socket closed")
-
-    recover(attempt, ALIVE, lambda: 0, pause_s=0.0)
-    assert len(attempts) == 10
-
-
-def test_an_error_of_the_model_is_raised_at_once() -> None:
-    attempts: list[int] = []
-
-    def attempt() -> None:
-        attempts.append(1)
-        raise tf.errors.InvalidArgumentError(None, None, "Incompatible shapes")
-
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        recover(attempt, ALIVE, lambda: 0)
-    assert len(attempts) == 1
+    with nullcontext() if made > fails else pytest.raises(type(error)):
+        recover(attempt, ALIVE, lambda: 0, pause_s=0.001, **patience)
+    assert len(attempts) == made
 
 
 def test_nothing_is_tried_before_all_servers_answer() -> None:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import toys
+from ways import Start
+
+import psclust
+import psclust.estimator
+from psclust.errors import PsclustError, UsageError
+from psclust.train.offline.saved_model import numbered
 
 pytestmark = pytest.mark.tensorflow
 
@@ -16,8 +25,6 @@ pytestmark = pytest.mark.tensorflow
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a toy model that has been trained."""
-    import toys
-
     folder = tmp_path_factory.mktemp("model")
     assert toys.line.train(folder) == 9
     return folder
@@ -26,10 +33,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _predictor() -> Any:
     """Predicts in mode PREDICT for three points, from features only or with labels that it must
     ignore."""
-    import tensorflow as tf
-    import toys
-
-    import psclust
 
     def predict_input() -> tf.data.Dataset:
         x = tf.constant([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -58,8 +61,6 @@ def _predictor() -> Any:
 
 
 def test_evaluate_weights_the_last_batch_by_its_examples(trained: Path) -> None:
-    import toys
-
     all_of_it = toys.line.evaluate(trained)
     assert all_of_it.step == 9
     assert all_of_it.examples == 100
@@ -69,8 +70,6 @@ def test_evaluate_weights_the_last_batch_by_its_examples(trained: Path) -> None:
 
 
 def test_train_and_evaluate_does_both(tmp_path: Path) -> None:
-    import toys
-
     assert toys.line.train_and_evaluate(tmp_path, max_steps=4).step == 4
     assert toys.line.train_and_evaluate(tmp_path).step == 9
 
@@ -85,46 +84,32 @@ def test_predict_yields_a_dict_for_each_example(trained: Path) -> None:
 
 
 def test_predictions_without_names_are_yielded_as_they_are(trained: Path) -> None:
-    import tensorflow as tf
-
-    import psclust
-
     def model_fn(features: Any) -> psclust.EstimatorSpec:
         return psclust.EstimatorSpec("infer", predictions=features * 2.0)
 
-    program = psclust.Program(
-        model_fn,
-        lambda: None,
-        predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]),
-    )
-    assert [value.tolist() for value in program.predict(trained)] == [[2.0], [4.0]]
+    assert [value.tolist() for value in _predicting(model_fn).predict(trained)] == [[2.0], [4.0]]
 
 
 def test_a_prediction_of_another_length_than_the_batch_is_an_error(trained: Path) -> None:
-    import tensorflow as tf
-
-    import psclust
-    from psclust.errors import UsageError
-
     def model_fn(features: Any) -> psclust.EstimatorSpec:
         return psclust.EstimatorSpec(
             "infer", predictions={"all": features, "sum": tf.reduce_sum(features)}
         )
 
-    program = psclust.Program(
+    with pytest.raises(UsageError, match=r"one row for each example.*sum: \(\)"):
+        list(_predicting(model_fn).predict(trained))
+
+
+def _predicting(model_fn: Callable[..., Any]) -> psclust.Program:
+    """For two examples, 1 and 2."""
+    return psclust.Program(
         model_fn,
         lambda: None,
         predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]),
     )
-    with pytest.raises(UsageError, match=r"one row for each example.*sum: \(\)"):
-        list(program.predict(trained))
 
 
 def test_an_exported_model_is_read_by_tensorflow_2_and_1(trained: Path, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    import psclust.estimator
-
     shapes = {"x": tf.TensorSpec([None, 2], tf.float32), "word": tf.TensorSpec([None], tf.int64)}
     receiver = psclust.estimator.export.build_raw_serving_input_receiver_fn(shapes)
     path = _predictor().export_saved_model(tmp_path, receiver, model_dir=trained)
@@ -149,11 +134,6 @@ def test_an_exported_model_is_read_by_tensorflow_2_and_1(trained: Path, tmp_path
 
 
 def test_signatures_for_serialized_examples(trained: Path, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    import psclust.estimator
-    from psclust.errors import UsageError
-
     export = psclust.estimator.export
     receiver = export.build_parsing_serving_input_receiver_fn(
         {"x": tf.io.FixedLenFeature([], tf.float32)}
@@ -184,77 +164,61 @@ def test_signatures_for_serialized_examples(trained: Path, tmp_path: Path) -> No
 
 
 def test_what_is_missing_is_said_in_one_sentence(trained: Path, tmp_path: Path) -> None:
-    import tensorflow as tf
-    import toys
-
-    import psclust
-    from psclust.errors import PsclustError, UsageError
-
     bare = psclust.Program(toys.line.model_fn, lambda: None)
-    with pytest.raises(UsageError, match="give the program a predict_input_fn"):
-        next(bare.predict(trained))
-    with pytest.raises(UsageError, match="give the program an eval_input_fn"):
-        bare.evaluate(trained)
-    with pytest.raises(UsageError, match="serving_input_receiver_fn"):
-        bare.export_saved_model(model_dir=trained)
-    with pytest.raises(UsageError, match="there is no checkpoint to evaluate"):
-        toys.line.evaluate(tmp_path)
-    with pytest.raises(UsageError, match="no folder for checkpoints"):
-        toys.line.train()
-    with pytest.raises(UsageError, match="the held-out data is empty"):
-        toys.line.with_params({"points": 0}).evaluate(trained)
-    endless = psclust.Program(
-        toys.line.model_fn,
-        lambda: None,
-        eval_input_fn=lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat(),
+    endless = replace(
+        bare, eval_input_fn=lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat()
     )
-    with pytest.raises(UsageError, match="never ends"):
-        endless.evaluate(trained)
-    with pytest.raises(
-        PsclustError, match=r"checkpoint of another model: dense is missing; sparse is missing"
+
+    def three(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
+        spec = toys.line.model_fn(features, labels, mode, params)
+        return spec._replace(eval_metric_ops={"error": 3})
+
+    for fails, sentence in (
+        (lambda: next(bare.predict(trained)), "give the program a predict_input_fn"),
+        (lambda: bare.evaluate(trained), "give the program an eval_input_fn"),
+        (lambda: bare.export_saved_model(model_dir=trained), "serving_input_receiver_fn"),
+        (lambda: toys.line.evaluate(tmp_path), "there is no checkpoint to evaluate"),
+        (toys.line.train, "no folder for checkpoints"),
+        (lambda: toys.line.with_params({"points": 0}).evaluate(trained), "held-out data is empty"),
+        (lambda: endless.evaluate(trained), "never ends"),
+        (
+            lambda: replace(toys.line, model_fn=three).evaluate(trained),
+            r"eval_metric_ops\['error'\] is a int",
+        ),
     ):
+        with pytest.raises(UsageError, match=sentence):
+            fails()
+    other = "checkpoint of another model: dense is missing; sparse is missing"
+    with pytest.raises(PsclustError, match=other):
         toys.tally.evaluate(trained)
 
 
-def test_metrics_that_are_no_pairs_are_an_error(trained: Path) -> None:
-    import toys
-
-    import psclust
-    from psclust.errors import UsageError
-
-    def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
-        return toys.line.model_fn(features, labels, mode, params)._replace(
-            eval_metric_ops={"error": 3}
-        )
-
-    with pytest.raises(UsageError, match=r"eval_metric_ops\['error'\] is a int"):
-        psclust.Program(model_fn, toys.line.input_fn, params=toys.LINE).evaluate(trained)
-
-
 @pytest.mark.process
-def test_the_chief_alone_evaluates_and_predicts(processes: Callable[..., Any]) -> None:
-    cluster = processes(
-        "between-graph", False, "old_program:program", "--do", "train", "--max-steps", "20"
-    )
-    assert set(cluster.end().values()) == {0}
+def test_the_chief_alone_evaluates_and_predicts(processes: Start) -> None:
+    words = ["old_program:program", "--do", "train", "--max-steps", "20"]
+    cluster = processes("between-graph", False, *words)
+    cluster.end_well()
     model_dir = cluster.folder / "model"
     assert not (model_dir / "evaluation.json").exists()
     for do, made in (("evaluate", "evaluation.json"), ("predict", "predictions.jsonl")):
         cluster.arguments[2] = do
         cluster.start("worker:0")
         cluster.start("worker:1")
-        assert cluster.end() == {"worker:0": 0, "worker:1": 0}
-        assert f"worker:1 has nothing to do: --do {do} is for worker:0 only" in cluster.log(
-            "worker:1"
-        )
+        cluster.end_well()
+        said = f"worker:1 has nothing to do: --do {do} is for worker:0 only"
+        assert said in cluster.log("worker:1")
         assert (model_dir / made).exists()
     saved = model_dir / "export"
     cluster.arguments[2] = "export"
     cluster.start("worker:0")
     assert cluster.end()["worker:0"] == 0
     assert [(path / "saved_model.pb").exists() for path in saved.iterdir()] == [True]
-    lines = [
-        json.loads(line) for line in (model_dir / "predictions.jsonl").read_text().splitlines()
-    ]
+    lines = (model_dir / "predictions.jsonl").read_text().splitlines()
     assert len(lines) == 64
-    assert sum(lines[0]["probabilities"]) == pytest.approx(1.0)
+    assert sum(json.loads(lines[0])["probabilities"]) == pytest.approx(1.0)
+
+
+def test_a_model_exported_after_the_clock_went_back_has_the_highest_number(tmp_path: Path) -> None:
+    for name in ("99999999999", "not-a-number", ".new"):
+        (tmp_path / name).mkdir()
+    assert numbered(tmp_path / ".new", tmp_path) == tmp_path / "100000000000"

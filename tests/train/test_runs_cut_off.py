@@ -5,26 +5,22 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+import wide
 
+from beds.graphs import build
 from psclust.placement.placement_settings import PlacementSettings
-from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.state_changes import written
 
 pytestmark = pytest.mark.tensorflow
 
-WORKERS = "/job:worker/task:0", "/job:worker/task:1"
-
 
 @pytest.mark.parametrize(("width", "streamed"), [(500, True), (50, False)])
 def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
-    import wide
-
     program = wide.trained.with_params({"width": width})
-    layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes="none"))
+    placement = PlacementSettings(max_shard_bytes="none")
     with tf.Graph().as_default():
-        ops = build_between_graph(program, layout, 0, sync=True, chief=True).coordinator
+        ops = build(program, "between-graph sync", placement).coordinator
         assert ops is not None
         assert (ops.stream is not None) is streamed
         feeds, runs = {ops.made.op.name}, [[ops.update]]

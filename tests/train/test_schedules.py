@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import toys
+from ways import ALONE, Train, ways
 
+from psclust import schedules
+from psclust import schedules as s
 from psclust.errors import UsageError
 
 pytestmark = pytest.mark.tensorflow
 
 
 def _rates(schedule: Callable[[Any], Any], steps: list[int]) -> list[float]:
-    import tensorflow as tf
-
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         step = tf.compat.v1.placeholder(tf.int64, [])
         rate = schedule(step)
@@ -25,8 +28,6 @@ def _rates(schedule: Callable[[Any], Any], steps: list[int]) -> list[float]:
 
 
 def test_each_schedule_is_its_formula() -> None:
-    from psclust import schedules as s
-
     def near(values: list[float]) -> Any:
         return pytest.approx(values, rel=1e-5, abs=1e-7)
 
@@ -51,8 +52,6 @@ def test_each_schedule_is_its_formula() -> None:
 
 
 def test_a_schedule_that_cannot_be_is_refused() -> None:
-    from psclust import schedules
-
     with pytest.raises(UsageError, match="2 boundaries need 3 rates"):
         schedules.piecewise(0, [1, 2], [1.0, 2.0])
     with pytest.raises(UsageError, match="do not grow"):
@@ -61,22 +60,10 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
         schedules.cosine(1.0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("replication", "sync"),
-    [
-        (None, False),
-        ("in-graph", False),
-        *(
-            pytest.param(*how, marks=pytest.mark.long)
-            for how in (("in-graph", True), ("between-graph", True), ("between-graph", False))
-        ),
-    ],
-)
+@ways(ALONE, ("in-graph", False))
 def test_every_replication_follows_the_schedule(
-    train_here: Callable[..., Any], replication: str | None, sync: bool
+    train_here: Train, replication: str | None, sync: bool
 ) -> None:
-    import toys
-
     # Every update adds the rate of its step, shared out over the replicas: 1 up to step 9, then
     # 0.1.
     trained = train_here(toys.falling, replication, sync=sync)

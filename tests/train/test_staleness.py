@@ -6,17 +6,15 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
+import toys
+from played import Stage, played
+from ways import Start, Train, longer, replications
 
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.tensorflow
-
-WAYS = [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"]
 
 
 def _said(text: str) -> tuple[float, int]:
@@ -26,12 +24,10 @@ def _said(text: str) -> tuple[float, int]:
     return float(found[-1][0]), int(found[-1][1])
 
 
-@pytest.mark.parametrize("replication", WAYS)
+@replications("between-graph")
 def test_an_update_knows_how_many_others_were_made_since_its_variables_were_read(
-    train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture, replication: str
+    train_here: Train, caplog: pytest.LogCaptureFixture, replication: str
 ) -> None:
-    from played import Stage, played
-
     stage = Stage()
 
     def play(replica: int, batch: int) -> None:
@@ -51,10 +47,8 @@ def test_an_update_knows_how_many_others_were_made_since_its_variables_were_read
 
 
 def test_one_replica_alone_is_never_stale(
-    train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    train_here: Train, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import toys
-
     with caplog.at_level(logging.INFO, "psclust"):
         train_here(toys.tally, "between-graph", workers=1, here=True)
     assert "trained to step 100\n" in caplog.text
@@ -64,17 +58,12 @@ def test_one_replica_alone_is_never_stale(
     ("replication", "bound"),
     [
         ("between-graph", 0),
-        *(
-            pytest.param(*how, marks=pytest.mark.long)
-            for how in (("in-graph", 3), ("in-graph", 0), ("between-graph", 3))
-        ),
+        *longer(("in-graph", 3), ("in-graph", 0), ("between-graph", 3)),
     ],
 )
 def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
-    train_here: Callable[..., Any], replication: str, bound: int
+    train_here: Train, replication: str, bound: int
 ) -> None:
-    from played import Stage, played
-
     stage, batches, leads = Stage(), 20, []
     lock = threading.Lock()
 
@@ -88,72 +77,50 @@ def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
             if replica == 0 and batch < batches:
                 leads.append(batch - stage.begun(1))
 
-    trained = train_here(
-        played(play, [batches, batches]), replication, max_staleness=bound, here=True
-    )
-    assert trained.values["psclust/positions"].tolist() == [batches, batches]
+    program = played(play, [batches, batches])
+    trained = train_here(program, replication, max_staleness=bound, here=True)
+    assert trained.positions == [batches, batches]
     # A batch begins when the slowest has made at least that many steps less.
     assert max(leads) <= bound
 
 
-@pytest.mark.parametrize("replication", WAYS)
-def test_who_has_ended_holds_nobody_up(train_here: Callable[..., Any], replication: str) -> None:
-    import toys
-
-    trained = train_here(
-        toys.tally.with_params({"fewer": 60}), replication, max_staleness=2, here=True
-    )
-    assert trained.values["psclust/positions"].tolist() == [100, 40]
+@replications("between-graph")
+def test_who_has_ended_holds_nobody_up(train_here: Train, replication: str) -> None:
+    program = toys.tally.with_params({"fewer": 60})
+    assert train_here(program, replication, max_staleness=2, here=True).positions == [100, 40]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("replication", WAYS)
+@replications("between-graph")
 def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(
-    train_here: Callable[..., Any], replication: str
+    train_here: Train, replication: str
 ) -> None:
-    import toys
-
-    trained = train_here(
-        toys.tally, replication, workers=3, max_staleness=0, max_steps=30, here=True
-    )
+    limits = {"max_staleness": 0, "max_steps": 30}
+    trained = train_here(toys.tally, replication, workers=3, here=True, **limits)
     assert 30 <= trained.step <= 32
-    first, *others = trained.values["psclust/positions"].tolist()
+    first, *others = trained.positions
     assert all(abs(other - first) <= 1 for other in others)
 
 
 @pytest.mark.long
 @pytest.mark.process
 def test_a_killed_worker_is_waited_for_where_staleness_is_bounded(
-    processes: Callable[..., Any],
+    processes: Start,
 ) -> None:
-    import tensorflow as tf
-
     cluster = processes(
-        *(
-            "between-graph",
-            False,
-            "toys:tally",
-            "--set",
-            "batches=400",
-            "--log-seconds",
-            "0.5",
-            "--save-seconds",
-            "0.2",
-        ),
+        *("between-graph", False, "toys:tally"),
         environment={"PSCLUST_MAX_STALENESS": "5"},
+        **{"batches": 400, "log_seconds": 0.5, "save_seconds": 0.2},
     )
     cluster.reach("worker:1", 50)
     cluster.kill("worker:1")
 
-    def lead(model: Path = cluster.folder / "model") -> int:
-        first, second = (
-            tf.train.load_checkpoint(str(model)).get_tensor("psclust/positions").tolist()
-        )
+    def lead() -> int:
+        first, second = cluster.trained().positions
         assert first < 400
         return int(first - second)
 
     wait_until(lambda: lead() == 6, what="worker:0 as far ahead as it may be")
     cluster.start("worker:1")
-    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
-    assert cluster.trained().values["psclust/positions"].tolist() == [400, 400]
+    assert cluster.end_well().positions == [400, 400]
     assert re.search(r"step \d+ .*staleness \d+\.\d \(max \d+\)", cluster.log("worker:0"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import toys
+from ways import Train
 
-import psclust
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.tensorflow
@@ -34,18 +35,14 @@ def _watches() -> set[threading.Thread]:
 
 
 def test_nothing_watches_the_steps_of_a_session_that_has_failed(
-    train_here: Callable[..., Any],
+    train_here: Train,
 ) -> None:
     before = _watches()
 
-    def model(features: Any) -> psclust.EstimatorSpec:
-        loss = tf.reduce_mean(features * tf.compat.v1.get_variable("weight", []))
-        return psclust.EstimatorSpec("train", loss=loss, training_hooks=[_Fails(before)])
+    def loss(features: Any) -> Any:
+        return tf.reduce_mean(features * tf.compat.v1.get_variable("weight", []))
 
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(5)
-
-    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1))
+    program = toys.repeated(loss, np.ones([4], np.float32), 5, hooks=[_Fails(before)])
     with pytest.raises(ValueError, match="of the hook"):
         train_here(program, "between-graph", sync=True, ps=1, workers=1, here=True)
     wait_until(lambda: _watches() <= before, 30, what="the end of the watch")

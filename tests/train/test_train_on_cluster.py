@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import toys
+from trained import read_checkpoint
+from ways import Train
 
 import psclust
 from psclust.errors import UsageError
@@ -27,11 +28,8 @@ class _Servers:
 
 @pytest.mark.process
 def test_a_program_trains_in_graph_on_a_local_cluster(
-    train_here: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import toys
-    from trained import read_checkpoint
-
     monkeypatch.setenv("PSCLUST_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with psclust.LocalCluster(ps=2, workers=2) as cluster:
@@ -44,8 +42,6 @@ def test_a_program_trains_in_graph_on_a_local_cluster(
 
 
 def test_what_such_a_client_cannot_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    import toys
-
     with pytest.raises(UsageError, match="at least one ps and one worker"):
         toys.line.train(cluster=_Servers(ps=["127.0.0.1:1"]))
     on_client = psclust.Program(

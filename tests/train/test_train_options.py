@@ -18,22 +18,8 @@ def test_a_program_alone_trains_until_its_data_ends() -> None:
 
 
 def test_options_come_after_the_program() -> None:
-    options = parse_options(
-        [
-            "m:p",
-            "--set",
-            "a=1",
-            "--set",
-            "b=2",
-            "--max-steps",
-            "10",
-            "--model-dir",
-            "/tmp/x",
-            "--save-seconds",
-            "5",
-        ]
-    )
-    assert options == Options("m:p", ("a=1", "b=2"), Path("/tmp/x"), 10, 5.0)
+    words = "m:p --set a=1 --set b=2 --max-steps 10 --model-dir /tmp/x --save-seconds 5"
+    assert parse_options(words.split()) == Options("m:p", ("a=1", "b=2"), Path("/tmp/x"), 10, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import toys
 from trained import same
-
-import psclust
+from ways import Train, longer
 
 pytestmark = pytest.mark.tensorflow
-
-_ROWS = 300
-_BYTES = _ROWS * 2 * 4
 
 
 class Transfers(tf.compat.v1.train.SessionRunHook):
@@ -72,74 +68,42 @@ def _bytes(tensor: Any) -> int:
     return tf.TensorShape(tensor.shape).num_elements() * tf.as_dtype(tensor.dtype).size
 
 
-def _transfers(
-    train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int
-) -> dict[str, int]:
-    """How often the weights, or their gradients, were sent in one step."""
-    transfers = Transfers(_BYTES)
-
-    def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable(
-            "weights", [_ROWS, 2], initializer=tf.compat.v1.ones_initializer()
-        )
-        # Three times used, forward alone.
-        loss = (
-            tf.reduce_mean(tf.matmul(features, weights) ** 2)
-            + 0.1 * tf.nn.l2_loss(weights)
-            + tf.reduce_sum(weights)
-        )
-        return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
-
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4, _ROWS])).repeat(20)
-
-    train_here(
-        psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)),
-        replication,
-        sync=sync,
-        here=True,
-        **counts,
-    )
-    return transfers.counts()
+def _ones(*shape: int) -> Any:
+    return np.ones(shape, np.float32)
 
 
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("in-graph", True)])
 def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_towers_do(
-    train_here: Callable[..., Any], devices: int
+    train_here: Train, replication: str, sync: bool, devices: int
 ) -> None:
-    both = {"ps0 worker0": 1, "worker0 ps0": 1}
-    assert _transfers(train_here, "between-graph", sync=False, workers=1, devices=devices) == both
-    assert _transfers(train_here, "in-graph", sync=True, workers=1, devices=devices) == both
+    def loss(features: Any) -> Any:
+        weights = toys.ones("weights", [300, 2])
+        # Three times used, forward alone.
+        product = tf.matmul(features, weights)
+        return tf.reduce_mean(product**2) + tf.nn.l2_loss(weights) + tf.reduce_sum(weights)
+
+    transfers = Transfers(300 * 2 * 4)
+    program = toys.repeated(loss, _ones(4, 300), hooks=[transfers])
+    train_here(program, replication, sync=sync, here=True, workers=1, devices=devices)
+    assert transfers.counts() == {"ps0 worker0": 1, "worker0 ps0": 1}
 
 
 @pytest.mark.parametrize("size", [None, 600 * 600 * 4], ids=["all", "large"])
 def test_a_streamed_step_sends_stamps_and_no_more_than_one_that_pulls_first(
-    train_here: Callable[..., Any], size: int | None
+    train_here: Train, size: int | None
 ) -> None:
-    transfers: list[Transfers] = []
-    for copies in (True, False):
-        transfers.append(Transfers(size))
-
-        def model(features: Any) -> psclust.EstimatorSpec:
-            for name in ("first", "second"):
-                weights = tf.compat.v1.get_variable(
-                    name, [600, 600], initializer=tf.compat.v1.constant_initializer(0.001)
-                )
-                bias = tf.compat.v1.get_variable(
-                    f"{name}_bias", [600], initializer=tf.compat.v1.zeros_initializer()
-                )
-                features = tf.nn.tanh(tf.matmul(features, weights) + bias)
-            return psclust.EstimatorSpec(
-                "train", loss=tf.reduce_mean(features**2), training_hooks=[transfers[-1]]
+    def loss(features: Any) -> Any:
+        for name in ("first", "second"):
+            weights = tf.compat.v1.get_variable(
+                name, [600, 600], initializer=tf.compat.v1.constant_initializer(0.001)
             )
+            features = tf.nn.tanh(tf.matmul(features, weights) + toys.zeros(f"{name}_bias", [600]))
+        return tf.reduce_mean(features**2)
 
-        def data() -> tf.data.Dataset:
-            return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(20)
-
-        config = psclust.TrainConfig(local_copies=copies)
-        program = psclust.Program(
-            model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01), config=config
-        )
+    transfers = [Transfers(size), Transfers(size)]
+    for each, copies in zip(transfers, (True, False), strict=True):
+        program = toys.repeated(loss, _ones(4, 600), hooks=[each], local_copies=copies)
         train_here(program, "between-graph", sync=True, here=True, folder=f"copies-{copies}")
     streamed, pulled = (each.counts() for each in transfers)
     # The stamps that a step has taken on a ps come in one message, of eight bytes for each of its
@@ -161,38 +125,23 @@ def test_a_streamed_step_sends_stamps_and_no_more_than_one_that_pulls_first(
     [("between-graph", False, 1), ("in-graph", True, 1), ("between-graph", True, 2)],
 )
 def test_small_variables_of_a_ps_travel_in_one_message(
-    train_here: Callable[..., Any], replication: str, sync: bool, pushed: int
+    train_here: Train, replication: str, sync: bool, pushed: int
 ) -> None:
+    def loss(features: Any) -> Any:
+        weights = [toys.ones(f"weight_{i}", [i + 1, 3]) for i in range(6)]
+        return sum(tf.reduce_mean(features) * tf.nn.l2_loss(weight) for weight in weights)
+
     transfers = Transfers()
-
-    def model(features: Any) -> psclust.EstimatorSpec:
-        weights = [
-            tf.compat.v1.get_variable(
-                f"weight_{i}", [i + 1, 3], initializer=tf.compat.v1.ones_initializer()
-            )
-            for i in range(6)
-        ]
-        loss = sum(tf.reduce_mean(features) * tf.nn.l2_loss(weight) for weight in weights)
-        return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
-
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(20)
-
-    program = psclust.Program(
-        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)
-    )
+    program = toys.repeated(loss, _ones(4), hooks=[transfers])
     trained = train_here(program, replication, sync=sync, here=True, workers=1)
-    found = transfers.counts()
     # To the worker three variables and, where it is the client, what the first ps says of the step;
     # from it their gradients and, at a barrier, a report that tells the number of the round.
+    found = transfers.counts()
     assert found["ps1 worker0"] == 1
-    assert found["worker0 ps1"] == pushed
     assert found["ps0 worker0"] == (1 if replication == "in-graph" else 2)
-    assert found["worker0 ps0"] == pushed
+    assert found["worker0 ps0"] == found["worker0 ps1"] == pushed
     for i in range(6):
-        np.testing.assert_allclose(
-            trained.values[f"weight_{i}"], np.full([i + 1, 3], 0.99**20), rtol=1e-5
-        )
+        np.testing.assert_allclose(trained.values[f"weight_{i}"], 0.99**20, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -207,25 +156,13 @@ def test_small_variables_of_a_ps_travel_in_one_message(
     ],
 )
 def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
-    train_here: Callable[..., Any], replication: str, sync: bool, rows: int, pulled: int
+    train_here: Train, replication: str, sync: bool, rows: int, pulled: int
 ) -> None:
+    def loss(features: Any) -> Any:
+        return tf.reduce_mean(features) * tf.nn.l2_loss(toys.ones("weights", [rows, 100]))
+
     transfers = Transfers()
-
-    def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable(
-            "weights", [rows, 100], initializer=tf.compat.v1.ones_initializer()
-        )
-        return psclust.EstimatorSpec(
-            "train",
-            loss=tf.reduce_mean(features) * tf.nn.l2_loss(weights),
-            training_hooks=[transfers],
-        )
-
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(20)
-
-    optimizer = lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)  # noqa: E731
-    program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="int8"))
+    program = toys.repeated(loss, _ones(4), hooks=[transfers], wire_dtype="int8")
     trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
     found = transfers.counts(transfers.bytes)
     # In blocks of a thousand values with a scale each; then the round of a barrier, or what the
@@ -233,40 +170,32 @@ def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
     assert pulled <= found["ps0 worker0"] <= pulled + 100
     # The message to the barrier, and the chief's orders.
     assert rows // 10 * 1004 <= found["worker0 ps0"] <= rows // 10 * 1004 + 8 * (5 + 13 + 2)
-    np.testing.assert_allclose(trained.values["weights"], np.full([rows, 100], 0.99**20), rtol=1e-3)
+    np.testing.assert_allclose(trained.values["weights"], 0.99**20, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
     ("replication", "sync"),
-    [
-        ("between-graph", False),
-        ("in-graph", True),
-        pytest.param("between-graph", True, marks=pytest.mark.long),
-    ],
+    [("between-graph", False), ("in-graph", True), *longer(("between-graph", True))],
 )
 def test_a_row_travels_once_however_often_a_batch_has_its_id(
-    train_here: Callable[..., Any], replication: str, sync: bool
+    train_here: Train, replication: str, sync: bool
 ) -> None:
-    transfers = Transfers()
-
-    def model(features: Any) -> psclust.EstimatorSpec:
+    def loss(features: Any) -> Any:
         table = tf.compat.v1.get_variable(
             "table", [300, 64], initializer=tf.compat.v1.glorot_uniform_initializer(seed=1)
         )
         rows = tf.nn.embedding_lookup(table, features)
         assert rows.shape == [16, 5, 64]
-        return psclust.EstimatorSpec(
-            "train", loss=tf.reduce_mean(tf.sin(rows) * rows), training_hooks=[transfers]
-        )
+        return tf.reduce_mean(tf.sin(rows) * rows)
 
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(
-            tf.constant([[3, 4, 4, 299, 0]] * 15 + [[3, 3, 3, 3, 3]], tf.int64)
-        ).repeat(10)
-
-    optimizer = lambda: tf.compat.v1.train.AdamOptimizer(0.1)  # noqa: E731
-    program = psclust.Program(
-        model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16")
+    transfers = Transfers()
+    program = toys.repeated(
+        loss,
+        np.array([[3, 4, 4, 299, 0]] * 15 + [[3, 3, 3, 3, 3]]),
+        10,
+        optimizer=lambda: tf.compat.v1.train.AdamOptimizer(0.1),
+        hooks=[transfers],
+        wire_dtype="bfloat16",
     )
     trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
     # Four of the eighty, each way with their ids.
@@ -280,51 +209,35 @@ def test_a_row_travels_once_however_often_a_batch_has_its_id(
 # in another run.
 @pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("in-graph", True)])
 def test_what_travels_between_the_ps_does_not_grow_with_the_variables(
-    train_here: Callable[..., Any], replication: str, sync: bool
+    train_here: Train, replication: str, sync: bool
 ) -> None:
     found = []
     for layers in (4, 12):
         transfers = Transfers()
-        train_here(
-            _layers(layers, transfers), replication, sync=sync, here=True, folder=f"layers-{layers}"
-        )
-        between = {
-            way: count
-            for way, count in transfers.counts().items()
-            if re.fullmatch(r"ps\d ps\d", way)
-        }
-        moved = [
-            count for way, count in transfers.counts(transfers.bytes).items() if way in between
-        ]
-        assert between
+        program = _layers(layers, transfers)
+        train_here(program, replication, sync=sync, here=True, folder=f"layers-{layers}")
+        counts, moved = transfers.counts(), transfers.counts(transfers.bytes)
+        ways = [way for way in counts if re.fullmatch(r"ps\d ps\d", way)]
+        assert ways
         # Numbers, not variables of 40 kB.
-        assert sum(moved) < 500
-        found.append(between)
+        assert sum(moved[way] for way in ways) < 500
+        found.append({way: counts[way] for way in ways})
     assert found[0] == found[1]
 
 
-def _layers(layers: int, transfers: Transfers) -> psclust.Program:
+def _layers(layers: int, transfers: Transfers) -> Any:
     """With all that an update can do with a variable beside the optimizer."""
 
-    def model(features: Any) -> psclust.EstimatorSpec:
+    def loss(features: Any) -> Any:
         for layer in range(layers):
             weights = tf.compat.v1.get_variable(
                 f"layer{layer}", [100, 100], initializer=tf.compat.v1.constant_initializer(0.01)
             )
             features = tf.nn.tanh(tf.matmul(features, weights))
-        return psclust.EstimatorSpec(
-            "train", loss=tf.reduce_mean(features**2), training_hooks=[transfers]
-        )
+        return tf.reduce_mean(features**2)
 
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4, 100])).repeat(30)
-
-    config = psclust.TrainConfig(
-        average_decay=0.9, clip_norm=1.0, nan_guard="gradients", weight_decay=0.01
-    )
-    return psclust.Program(
-        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01), config=config
-    )
+    config = {"average_decay": 0.9, "clip_norm": 1.0, "nan_guard": "gradients"}
+    return toys.repeated(loss, _ones(4, 100), 30, hooks=[transfers], weight_decay=0.01, **config)
 
 
 @pytest.mark.parametrize(
@@ -332,23 +245,15 @@ def _layers(layers: int, transfers: Transfers) -> psclust.Program:
 )
 @pytest.mark.parametrize("width", [8, 600], ids=["small", "streamed"])
 def test_nothing_of_a_step_is_left_to_tensorflows_wire(
-    train_here: Callable[..., Any], replication: str, sync: bool, width: int
+    train_here: Train, replication: str, sync: bool, width: int
 ) -> None:
-    transfers = Transfers()
-
-    def model(features: Any) -> psclust.EstimatorSpec:
+    def loss(features: Any) -> Any:
         for name in ("first", "second"):
             features = tf.matmul(features, tf.compat.v1.get_variable(name, [width, width]))
-        return psclust.EstimatorSpec(
-            "train", loss=tf.reduce_mean(features**2), training_hooks=[transfers]
-        )
+        return tf.reduce_mean(features**2)
 
-    def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4, width])).repeat(10)
-
-    program = psclust.Program(
-        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)
-    )
+    transfers = Transfers()
+    program = toys.repeated(loss, _ones(4, width), 10, hooks=[transfers])
     train_here(program, replication, sync=sync, here=True, ps=2)
     assert transfers.seen
     assert transfers.by_tensorflow == 0

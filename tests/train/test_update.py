@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+import nets
 import numpy as np
 import pytest
+import tensorflow as tf
+import toys
 from trained import same
+from ways import Train, longer, ways
 
+import psclust
 from psclust.errors import UsageError
+from psclust.replication.gradients import clip
+from psclust.replication.update.apply_update import move_averages
 
 pytestmark = pytest.mark.tensorflow
 
-LONG = pytest.mark.long
-EVERYWHERE = [
-    ("between-graph", False),
-    *(
-        pytest.param(*how, marks=LONG)
-        for how in (("in-graph", True), ("between-graph", True), ("in-graph", False))
-    ),
-]
 DECAYED = {"clip_norm": 0.5, "weight_decay": 0.1, "average_decay": 0.9}
 ADAM = {"l2": 0.1, "optimizer": "AdamOptimizer"}
 ADAGRAD = {"weight_decay": 0.1, "optimizer": "AdagradOptimizer"}
 
 
 def _net(**settings: Any) -> Any:
-    import nets
-
-    import psclust
-
     params = {name: settings.pop(name) for name in list(settings) if name in nets.NET}
     return nets.net(psclust.TrainConfig(**settings), **{"normalize": False, **params})
 
@@ -40,15 +33,12 @@ def _net(**settings: Any) -> Any:
     ("settings", "replication"),
     [
         (DECAYED, "in-graph"),
-        *(
-            pytest.param(settings, "between-graph", marks=LONG)
-            for settings in (DECAYED, ADAM, ADAGRAD)
-        ),
-        *(pytest.param(settings, "in-graph", marks=LONG) for settings in (ADAM, ADAGRAD)),
+        *longer(*((settings, "between-graph") for settings in (DECAYED, ADAM, ADAGRAD))),
+        *longer((ADAM, "in-graph"), (ADAGRAD, "in-graph")),
     ],
 )
 def test_every_number_of_replicas_gives_the_same_weights(
-    train_here: Callable[..., Any], settings: dict[str, Any], replication: str
+    train_here: Train, settings: dict[str, Any], replication: str
 ) -> None:
     program = _net(**settings, points=97)
     alone = train_here(program)
@@ -59,45 +49,19 @@ def test_every_number_of_replicas_gives_the_same_weights(
     same(alone, train_here(program, replication, sync=True, workers=3))
 
 
-@LONG
-def test_accumulated_batches_are_one_batch_as_large(train_here: Callable[..., Any]) -> None:
-    # 97 points in batches of 4, three of them an update: 25 batches make eight updates and one of a
-    # single batch, of one point.
-    whole = train_here(_net(points=97))
-    assert whole.step == 9
-    settings = {"accumulate": 3, "clip_norm": 1e6}
-    parts = train_here(_net(points=97, batch=4, **settings), folder="parts")
-    same(whole, parts)
-    for replication in ("in-graph", "between-graph"):
-        same(
-            whole,
-            train_here(_net(points=97, batch=4, accumulate=3), replication, sync=True, workers=2),
-        )
-
-
-@pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
+@ways(("between-graph", False))
 def test_the_update_is_clipped_after_averaging_duplicate_rows_included(
-    train_here: Callable[..., Any], replication: str, sync: bool
+    train_here: Train, replication: str, sync: bool
 ) -> None:
-    import toys
-
     # Of both variables the gradient is a half in each of two rows (sync) or one in one row (async);
     # every word comes twice in a batch.
     norm = 1.0 if sync else 2**0.5
-    program = toys.clipped(0.1)
-    trained = train_here(program, replication, sync=sync)
+    trained = train_here(toys.tally.with_config(["clip_norm=0.1"]), replication, sync=sync)
     each = 0.1 / norm * (0.5 if sync else 1.0) * 100
-    assert trained.values["dense"].tolist() == pytest.approx([each, each, 0.0, 0.0], rel=1e-4)
-    assert trained.values["sparse"][:, 0].tolist() == pytest.approx(
-        [each, each, 0.0, 0.0], rel=1e-4
-    )
+    assert trained.tally == pytest.approx([each, each, 0.0, 0.0], rel=1e-4)
 
 
 def test_duplicate_rows_are_summed_before_the_norm() -> None:
-    import tensorflow as tf
-
-    from psclust.replication.gradients import clip
-
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         table = tf.compat.v1.get_variable("table", [4, 2])
         twice = tf.IndexedSlices(
@@ -113,9 +77,9 @@ def test_duplicate_rows_are_summed_before_the_norm() -> None:
     )
 
 
-@pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
+@ways(("between-graph", False))
 def test_averaged_weights_are_in_the_checkpoint_under_tensorflows_names(
-    train_here: Callable[..., Any], replication: str, sync: bool
+    train_here: Train, replication: str, sync: bool
 ) -> None:
     # Not a half: two workers that move an average at the same moment move it twice, which with a
     # half is onto the value itself.
@@ -126,10 +90,6 @@ def test_averaged_weights_are_in_the_checkpoint_under_tensorflows_names(
 
 
 def test_averages_are_those_of_tensorflow() -> None:
-    import tensorflow as tf
-
-    from psclust.replication.update.apply_update import move_averages
-
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         step = v1.train.get_or_create_global_step()
@@ -149,36 +109,19 @@ def test_averages_are_those_of_tensorflow() -> None:
         session.run(v1.global_variables_initializer())
         for _ in range(20):
             session.run(both)
-        found = {
-            variable.op.name: value
-            for variable, value in zip(
-                v1.global_variables(), session.run(v1.global_variables()), strict=True
-            )
-        }
-        shadows = [
-            variable
-            for variable in v1.global_variables()
-            if variable.op.name.endswith("/ExponentialMovingAverage")
-        ]
-        parts = [
-            variable._save_slice_info.full_name for variable in shadows if variable._save_slice_info
-        ]
+        named = {variable.op.name: variable for variable in v1.global_variables()}
+        found = session.run(named)
+    shadows = [name for name in named if name.endswith("/ExponentialMovingAverage")]
+    slices = [named[name]._save_slice_info for name in shadows]
     assert len(shadows) == 3
-    assert parts == ["split/ExponentialMovingAverage"] * 2
-    for name in (
-        variable.op.name.removesuffix("/ExponentialMovingAverage") for variable in shadows
-    ):
-        np.testing.assert_allclose(
-            found[f"{name}/ExponentialMovingAverage"], found[f"{name}/Theirs"], rtol=1e-6
-        )
+    assert [each.full_name for each in slices if each] == ["split/ExponentialMovingAverage"] * 2
+    for shadow in shadows:
+        name = shadow.removesuffix("/ExponentialMovingAverage")
+        np.testing.assert_allclose(found[shadow], found[f"{name}/Theirs"], rtol=1e-6)
         assert not np.allclose(found[name], found[f"{name}/Theirs"], rtol=1e-2)
 
 
 def test_what_is_no_float_is_not_averaged() -> None:
-    import tensorflow as tf
-
-    from psclust.replication.update.apply_update import move_averages
-
     with tf.Graph().as_default():
         step = tf.compat.v1.train.get_or_create_global_step()
         count = tf.compat.v1.get_variable("count", [], tf.int64, use_resource=True)
@@ -186,42 +129,17 @@ def test_what_is_no_float_is_not_averaged() -> None:
             move_averages([count], 0.9, step)
 
 
-def test_evaluation_uses_the_averages(train_here: Callable[..., Any]) -> None:
-    import toys
-
+def test_evaluation_uses_the_averages(train_here: Train) -> None:
     # A weight that has moved from 0 by 1 a step, and its average: the loss is minus both words'
     # weight.
-    trained = train_here(toys.averaged(0.5))
+    program = toys.tally.with_config(["average_decay=0.5"])
+    trained = train_here(program)
     shadow = trained.values["dense/ExponentialMovingAverage"][0]
     assert trained.values["dense"][0] == 100.0
     assert 90.0 < shadow < 100.0
-    assert toys.averaged(0.5).evaluate(trained.model_dir).metrics["loss"] == pytest.approx(
-        -2 * shadow
-    )
-    assert toys.tally.evaluate(trained.model_dir).metrics["loss"] == pytest.approx(-200.0)
+    for evaluated, loss in ((program, -2 * shadow), (toys.tally, -200.0)):
+        found = evaluated.evaluate(trained.model_dir).metrics["loss"]
+        assert found == pytest.approx(loss)
     plain = train_here(toys.tally, folder="plain")
     with pytest.raises(UsageError, match="has no moving averages"):
-        toys.averaged(0.5).evaluate(plain.model_dir)
-
-
-@pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=LONG), "between-graph"])
-def test_the_wire_may_be_bfloat16_while_variables_are_not(
-    train_here: Callable[..., Any], replication: str
-) -> None:
-    import toys
-
-    import psclust
-
-    exact = train_here(toys.line, replication, sync=True).values["weights"]
-    program = replace(toys.line, config=psclust.TrainConfig(wire_dtype="bfloat16"))
-    rounded = train_here(program, replication, sync=True, folder="rounded").values["weights"]
-    assert rounded.dtype == np.float32
-    assert not np.array_equal(rounded, exact)
-    np.testing.assert_allclose(rounded, exact, rtol=0.05, atol=0.02)
-
-
-def test_what_has_no_meaning_is_refused(train_here: Callable[..., Any]) -> None:
-    with pytest.raises(UsageError, match="choose moving_statistics 'mean'"):
-        train_here(
-            _net(accumulate=2, moving_statistics="sync", normalize=True), "in-graph", sync=True
-        )
+        program.evaluate(plain.model_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,36 @@ import numpy as np
 import tensorflow as tf
 
 import psclust
+
+
+def zeros(name: str, shape: Sequence[int]) -> Any:
+    return tf.compat.v1.get_variable(name, shape, initializer=tf.compat.v1.zeros_initializer())
+
+
+def ones(name: str, shape: Sequence[int]) -> Any:
+    return tf.compat.v1.get_variable(name, shape, initializer=tf.compat.v1.ones_initializer())
+
+
+def repeated(
+    loss: Callable[[Any], Any],
+    batch: Any,
+    times: int = 20,
+    *,
+    optimizer: Callable[[], Any] = lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01),
+    hooks: Sequence[Any] = (),
+    **config: Any,
+) -> psclust.Program:
+    """Trains `loss` of features on one batch of them, again and again."""
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        return psclust.EstimatorSpec("train", loss=loss(features), training_hooks=hooks)
+
+    return psclust.Program(
+        model,
+        lambda: tf.data.Dataset.from_tensors(batch).repeat(times),
+        optimizer,
+        config=psclust.TrainConfig(**config),
+    )
 
 
 def _sgd(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
@@ -26,10 +57,7 @@ def _tally_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.
 def _tally(features: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
     """The gradient of either variable is -1 at the index of the replica: with a rate of 1, every
     gradient of replica i that a step averages over n adds 1 / n to element i."""
-    dense = tf.compat.v1.get_variable("dense", [4], initializer=tf.compat.v1.zeros_initializer())
-    sparse = tf.compat.v1.get_variable(
-        "sparse", [4, 1], initializer=tf.compat.v1.zeros_initializer()
-    )
+    dense, sparse = zeros("dense", [4]), zeros("sparse", [4, 1])
     loss = -tf.reduce_mean(tf.linalg.matvec(tf.one_hot(features, 4), dense)) - tf.reduce_mean(
         tf.nn.embedding_lookup(sparse, features)
     )
@@ -72,11 +100,7 @@ def _line_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.d
 
 
 def _line(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    weights = tf.compat.v1.get_variable(
-        "weights", [2], initializer=tf.compat.v1.zeros_initializer()
-    )
-    words = tf.compat.v1.get_variable("words", [5, 1], initializer=tf.compat.v1.ones_initializer())
-    bias = tf.compat.v1.get_variable("bias", [], initializer=tf.compat.v1.zeros_initializer())
+    weights, words, bias = zeros("weights", [2]), ones("words", [5, 1]), zeros("bias", [])
     guess = (
         tf.linalg.matvec(features["x"], weights)
         + bias
@@ -91,11 +115,8 @@ def _line(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> pscl
 
 def _line_optimizer(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
     kind = getattr(tf.compat.v1.train, params["optimizer"])
-    return (
-        kind(params["rate"], 0.9)
-        if kind is tf.compat.v1.train.MomentumOptimizer
-        else kind(params["rate"])
-    )
+    more = [0.9] if kind is tf.compat.v1.train.MomentumOptimizer else []
+    return kind(params["rate"], *more)
 
 
 def _conditional(
@@ -154,8 +175,6 @@ def _slowly(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.
 
 slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
 
-not_a_program = 3
-
 
 def _shuffled(
     features: Any, labels: Any, mode: str, params: dict[str, Any]
@@ -165,21 +184,12 @@ def _shuffled(
     with tf.compat.v1.variable_scope(
         tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE
     ):
-        names = (
-            ["words", "bias", "weights"]
-            if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST)
-            else []
-        )
-        for name in names:
-            shape = {"bias": [], "words": [5, 1], "weights": [2]}[name]
-            initializer = (
-                tf.compat.v1.ones_initializer()
-                if name == "words"
-                else tf.compat.v1.zeros_initializer()
-            )
-            tf.compat.v1.get_variable(name, shape, initializer=initializer)
-        if params["extra"] and names:
-            tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
+        if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST):
+            ones("words", [5, 1])
+            zeros("bias", [])
+            zeros("weights", [2])
+            if params["extra"]:
+                zeros("extra", [3])
         return _line(features, labels, mode, params)
 
 
@@ -201,7 +211,7 @@ class _Counts(tf.compat.v1.train.SessionRunHook):
     """Has a variable that no device scope surrounds."""
 
     def begin(self) -> None:
-        tf.compat.v1.get_variable("only_here", [], initializer=tf.compat.v1.zeros_initializer())
+        zeros("only_here", [])
 
 
 def _unshared(
@@ -210,9 +220,7 @@ def _unshared(
     """`_line` with a variable on a device of its own, a metric, which belongs on the worker, and a
     hook with a variable."""
     with tf.device(params["device"]):
-        table = tf.compat.v1.get_variable(
-            "table", [2], initializer=tf.compat.v1.zeros_initializer()
-        )
+        table = zeros("table", [2])
     line = _line(features, labels, mode, params)
     tf.compat.v1.metrics.mean(line.loss)
     return psclust.EstimatorSpec(
@@ -248,13 +256,6 @@ def levels(config: psclust.TrainConfig, batches: int = 10) -> psclust.Program:
     )
 
 
-def clipped(norm: float) -> psclust.Program:
-    """The tally, with updates no longer than `norm`."""
-    return psclust.Program(
-        _tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(clip_norm=norm)
-    )
-
-
 def _falling(global_step: Any) -> tf.compat.v1.train.Optimizer:
     return tf.compat.v1.train.GradientDescentOptimizer(
         psclust.schedules.piecewise(global_step, [9], [1.0, 0.1])
@@ -262,10 +263,3 @@ def _falling(global_step: Any) -> tf.compat.v1.train.Optimizer:
 
 
 falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
-
-
-def averaged(decay: float) -> psclust.Program:
-    """The tally, with moving averages of the weights."""
-    return psclust.Program(
-        _tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay)
-    )

@@ -23,6 +23,26 @@ class Trained:
     def step(self) -> int:
         return int(self.values["global_step"])
 
+    @property
+    def positions(self) -> list[int]:
+        """How many batches each replica has used up."""
+        return self.values["psclust/positions"].tolist()
+
+    @property
+    def tally(self) -> list[float]:
+        """What the gradients of each replica have added to either variable of the toy `tally`."""
+        dense, sparse = self.values["dense"].tolist(), self.values["sparse"][:, 0].tolist()
+        np.testing.assert_allclose(dense, sparse, rtol=1e-5)
+        return dense
+
+
+def near(one: Trained, other: Trained, *names: str, rtol: float = 1e-4, atol: float = 1e-6) -> None:
+    """The same values of some variables."""
+    for name in names:
+        np.testing.assert_allclose(
+            other.values[name], one.values[name], rtol=rtol, atol=atol, err_msg=name
+        )
+
 
 def read_checkpoint(model_dir: Path) -> Trained:
     import tensorflow as tf

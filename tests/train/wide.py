@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import toys
 
 import psclust
 from psclust.replication.sync.arrivals import arrivals_of
@@ -31,19 +32,20 @@ _SECOND = "wide/second replica"
 _LAST = f"layer{LAYERS - 1}"
 
 
+def _last() -> Any:
+    """The variable of the last layer."""
+    variables = tf.compat.v1.trainable_variables()
+    return next(variable for variable in variables if variable.op.name == _LAST)
+
+
 def _input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
     x = tf.random.stateless_normal([BATCH * params["steps"], 100], [1, 2])
     y = tf.sin(x[:, :1])
     if shard.index == 1:
         tf.compat.v1.add_to_collection(_SECOND, _SECOND)
-    dataset = (
-        tf.data.Dataset.from_tensor_slices((x, y))
-        .shard(shard.count, shard.index)
-        .batch(BATCH // shard.count)
-    )
-    return dataset.take(
-        params["steps"] - (params["fewer"] if shard.index == params["quitter"] else 0)
-    )
+    fewer = params["fewer"] if shard.index == params["quitter"] else 0
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).shard(shard.count, shard.index)
+    return dataset.batch(BATCH // shard.count).take(params["steps"] - fewer)
 
 
 def _mortal(x: Any, params: dict[str, Any]) -> Any:
@@ -66,12 +68,8 @@ def _mortal(x: Any, params: dict[str, Any]) -> Any:
         return np.float32(slope)
 
     def gradient(slope: Any) -> Any:
-        (last,) = [
-            variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST
-        ]
-        return tf.ensure_shape(
-            tf.compat.v1.py_func(perhaps_die, [slope, last], tf.float32), x.shape
-        )
+        died = tf.compat.v1.py_func(perhaps_die, [slope, _last()], tf.float32)
+        return tf.ensure_shape(died, x.shape)
 
     @tf.custom_gradient
     def identity(x: Any) -> Any:
@@ -110,12 +108,8 @@ class Ghost(tf.compat.v1.train.SessionRunHook):
         self.steps_left = step
 
     def begin(self) -> None:
-        (variable,) = [
-            variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST
-        ]
-        self.push = arrivals_of(variable, 2).push(
-            1, tf.ones(variable.shape), tf.constant(7, tf.int64)
-        )
+        ones = tf.ones(_last().shape)
+        self.push = arrivals_of(_last(), 2).push(1, ones, tf.constant(7, tf.int64))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         self.steps_left -= 1
@@ -136,44 +130,24 @@ def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psc
         if layer == LAYERS // 2 and params["mortal"]:
             x = _mortal(x, params)
         start = tf.compat.v1.glorot_uniform_initializer(seed=layer)
-        x = tf.matmul(
-            x,
-            tf.compat.v1.get_variable(
-                f"layer{layer}", [x.shape[-1], params["width"]], initializer=start
-            ),
-        )
-        bias = tf.compat.v1.get_variable(
-            f"bias{layer}", [params["width"]], initializer=tf.compat.v1.zeros_initializer()
-        )
+        shape = [x.shape[-1], params["width"]]
+        x = tf.matmul(x, tf.compat.v1.get_variable(f"layer{layer}", shape, initializer=start))
+        bias = toys.zeros(f"bias{layer}", shape[1:])
         unused = params["lazy"] and layer == 0 and tf.compat.v1.get_collection(_SECOND)
         x = tf.nn.tanh(x if unused else x + bias)
-    hooks: list[Any] = (
-        [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])]
-        if params["stop_at"]
-        else []
-    )
-    hooks += [CopiesAreAsSent()] if params["as_sent"] else []
-    hooks += (
-        [Ghost(params["haunted_at"])]
-        if params["haunted_at"] and tf.compat.v1.get_collection(_SECOND)
-        else []
-    )
-    return psclust.EstimatorSpec(
-        mode, loss=tf.reduce_mean((x[:, :1] - labels) ** 2), training_hooks=hooks
-    )
+    hooks: list[Any] = []
+    if params["stop_at"]:
+        hooks.append(tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"]))
+    if params["as_sent"]:
+        hooks.append(CopiesAreAsSent())
+    if params["haunted_at"] and tf.compat.v1.get_collection(_SECOND):
+        hooks.append(Ghost(params["haunted_at"]))
+    loss = tf.reduce_mean((x[:, :1] - labels) ** 2)
+    return psclust.EstimatorSpec(mode, loss=loss, training_hooks=hooks)
 
 
-PARAMS = {
-    "steps": 20,
-    "fewer": 0,
-    "width": 500,
-    "stop_at": 0,
-    "mortal": "",
-    "dies_at": 5,
-    "mark": "",
-    "lazy": False,
-}
-PARAMS |= {"as_sent": False, "haunted_at": 0, "quitter": 1}
+PARAMS = {"steps": 20, "fewer": 0, "quitter": 1, "width": 500, "lazy": False}
+PARAMS |= {"mortal": "", "dies_at": 5, "mark": "", "stop_at": 0, "as_sent": False, "haunted_at": 0}
 
 
 def program(optimizer: str = "momentum", **config: Any) -> psclust.Program:
@@ -181,14 +155,15 @@ def program(optimizer: str = "momentum", **config: Any) -> psclust.Program:
     loss that does not depend on the first bias; a hook in every worker asks all to stop at the step
     `stop_at`, one of a program that is `as_sent` fails where a copy is not, and after the step
     `haunted_at` there is a gradient of an older round."""
+    settings = psclust.TrainConfig(**config)
     return psclust.Program(
-        _model,
-        _input,
-        OPTIMIZERS[optimizer],
-        params=PARAMS,
-        config=psclust.TrainConfig(**config),
-        seed=1,
+        _model, _input, OPTIMIZERS[optimizer], params=PARAMS, config=settings, seed=1
     )
+
+
+def small(**config: Any) -> psclust.Program:
+    """As many layers, too small to be streamed, and too large to travel in a bucket."""
+    return program("adam", **config).with_params({"width": 100})
 
 
 trained = program()
