@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -294,3 +296,35 @@ def test_the_weight_is_a_constant_where_all_batches_are_alike(
     assert (tower.input.examples.op.name in reached([gradient.op], before)) == depends
     session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])
     assert session.run(gradient) == 4.0
+
+
+# ---- the end of the data
+
+
+def _decaying(features: Any, mode: str) -> psclust.EstimatorSpec:
+    """A table, of which Adam lets all moments decay in every step, and a weight whose gradient is
+    the same whatever the batch."""
+    rows = tf.nn.embedding_lookup(tf.compat.v1.get_variable("table", [5, 1]), features)
+    return _of(mode, tf.reduce_sum(rows) + _weight())
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_the_step_that_finds_no_batch_changes_nothing(session: Any, towers: int) -> None:
+    program = replace(
+        _program(_decaying, lambda: tf.data.Dataset.from_tensors(tf.constant([1, 3]))),
+        optimizer_fn=lambda: tf.compat.v1.train.AdamOptimizer(0.1),
+    )
+    layout = DeviceLayout(0, ("",) * towers, "")
+    built = build_in_graph(program, layout, sync=True)
+    values = {variable.op.name: variable for variable in tf.compat.v1.global_variables()}
+    session.run(tf.compat.v1.global_variables_initializer())
+    session.run([tower.input.initializer for tower in built.towers])
+    initial = session.run(values)
+    session.run(built.steps[0].fetches)
+    stepped = session.run(values)
+    for name in ("table", "w", "global_step"):
+        assert (stepped[name] != initial[name]).any()
+    with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(built.steps[0].fetches)
+    for name, value in session.run(values).items():
+        np.testing.assert_array_equal(value, stepped[name], err_msg=name)

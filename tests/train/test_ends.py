@@ -56,11 +56,10 @@ def test_what_a_lost_ps_had_of_a_replica_that_has_ended_is_trained_again(
 def test_a_ps_lost_after_a_synchronous_worker_has_left_costs_none_of_its_steps(
     processes: Start, lost: str, accumulate: int, backups: int
 ) -> None:
-    cluster = processes(
-        *("between-graph", True, "toys:tally", "--config", f"accumulate={accumulate}"),
-        environment={"PSCLUST_BACKUP_WORKERS": str(backups)},
-        **{"batches": 600, "fewer": 500, "log_seconds": 0.2},
-    )
+    words = ["toys:tally", "--config", f"accumulate={accumulate}"]
+    environment = {"PSCLUST_BACKUP_WORKERS": str(backups)}
+    data = {"batches": 600, "fewer": 500, "log_seconds": 0.2}
+    cluster = processes("between-graph", True, *words, environment=environment, **data)
     wait_until(lambda: cluster.clients["worker:1"].exitcode is not None, what="the end of worker:1")
     cluster.replace(lost)
     trained = cluster.end_well()
@@ -92,11 +91,9 @@ def test_a_ps_lost_after_the_data_of_an_in_graph_worker_has_ended_costs_nothing(
 def test_a_ps_lost_at_the_end_of_an_epoch_with_a_bound_and_accumulated_gradients_costs_nothing(
     processes: Start,
 ) -> None:
-    cluster = processes(
-        *("between-graph", False, "toys:tally", "--config", "accumulate=2"),
-        environment={"PSCLUST_MAX_STALENESS": "4"},
-        **{"batches": 3000, "log_seconds": 0.2},
-    )
+    words = ["toys:tally", "--config", "accumulate=2"]
+    bound, data = {"PSCLUST_MAX_STALENESS": "4"}, {"batches": 3000, "log_seconds": 0.2}
+    cluster = processes("between-graph", False, *words, environment=bound, **data)
     cluster.reach("worker:1", 1)
     chief = cluster.clients["worker:0"].pid
     # Both are near the end of their data when the ps is lost.

@@ -27,10 +27,9 @@ def test_a_late_worker_is_not_waited_for_and_its_late_gradient_counts_for_nothin
             stage.await_begun(0, 31)
 
     with caplog.at_level(logging.INFO, "psclust"):
-        trained = train_here(
-            *(played(play, [30, 30, 30]), "between-graph"),
-            **{"sync": True, "workers": 3, "backup_workers": 1, "here": True},
-        )
+        late = {"workers": 3, "backup_workers": 1}
+        program = played(play, [30, 30, 30])
+        trained = train_here(program, "between-graph", sync=True, here=True, **late)
     # 30 steps of the first two, weighted by their one and two examples; then 29 of the third alone,
     # whose first batch has come too late.
     expected = pytest.approx([10.0, 20.0, 29.0, 0.0], rel=1e-5)
@@ -55,11 +54,9 @@ def test_every_step_is_the_mean_of_the_gradients_it_took(train_here: Train) -> N
 def test_a_killed_worker_holds_nobody_up_where_there_is_a_backup(
     processes: Start, lost: str
 ) -> None:
-    cluster = processes(
-        *("between-graph", True, "toys:tally"),
-        environment={"PSCLUST_BACKUP_WORKERS": "1"},
-        **{"worker": 3, "batches": 1000, "log_seconds": 0.5},
-    )
+    backup = {"environment": {"PSCLUST_BACKUP_WORKERS": "1"}, "worker": 3}
+    data = {"batches": 1000, "log_seconds": 0.5}
+    cluster = processes("between-graph", True, "toys:tally", **backup, **data)
     cluster.reach("worker:1", 20)
     cluster.kill(lost)
     if lost != "worker:0":

@@ -107,11 +107,9 @@ def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(
 def test_a_killed_worker_is_waited_for_where_staleness_is_bounded(
     processes: Start,
 ) -> None:
-    cluster = processes(
-        *("between-graph", False, "toys:tally"),
-        environment={"PSCLUST_MAX_STALENESS": "5"},
-        **{"batches": 400, "log_seconds": 0.5, "save_seconds": 0.2},
-    )
+    bound = {"PSCLUST_MAX_STALENESS": "5"}
+    data = {"batches": 400, "log_seconds": 0.5, "save_seconds": 0.2}
+    cluster = processes("between-graph", False, "toys:tally", environment=bound, **data)
     cluster.reach("worker:1", 50)
     cluster.kill("worker:1")
 

@@ -9,16 +9,6 @@ from ways import LONG, Train, replications, ways
 pytestmark = pytest.mark.tensorflow
 
 
-@LONG
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_every_step_takes_exactly_one_gradient_of_every_worker(
-    train_here: Train, replication: str
-) -> None:
-    trained = train_here(toys.tally, replication, sync=True, workers=3)
-    third = pytest.approx([100 / 3, 100 / 3, 100 / 3, 0.0], rel=1e-5)
-    assert (trained.step, trained.tally) == (100, third)
-
-
 @replications("in-graph")
 def test_a_worker_that_ends_its_data_early_leaves_and_the_rest_go_on(
     train_here: Train, replication: str
