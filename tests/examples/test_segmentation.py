@@ -41,6 +41,7 @@ def test_towers_that_keep_their_own_statistics_learn_and_show_their_own_pictures
     ran = up_example("segmentation", "--set", "epochs=3", "--set", "decay_steps=80")
     # Of eleven classes; whoever says background everywhere has a mean intersection over union of
     # 0.07 and no ink right.
+    assert ran.metrics["ink_accuracy"] >= 0.35
     assert ran.metrics["mean_iou"] >= 0.3
     assert _pictures(ran.model_dir) == _pictures(ran.model_dir / "tower_1") == EXPECTED
 
