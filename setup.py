@@ -35,8 +35,9 @@ LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
 PLAIN: Any = {
     "optional": True,
     "py_limited_api": True,
-    "libraries": ["dl"],
-    "extra_compile_args": ["-O3", "-ffp-contract=off"],
+    "extra_compile_args": ["-O3", "-ffp-contract=off", "-include", str(NATIVE / "old_glibc.h")],
+    # By file name: since glibc 2.34 they are empty, and `-ldl` would not make older ones load them.
+    "extra_link_args": ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0"],
 }
 
 setup(
