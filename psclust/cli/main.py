@@ -10,7 +10,6 @@ from importlib import import_module
 
 import click
 
-from psclust import __version__
 from psclust.cli import output, streams
 from psclust.errors import PsclustError, StartError, UsageError
 
@@ -101,8 +100,24 @@ def _hint(word: str) -> str:
     return f"Did you mean `psclust {near[0]}`?" if near else f"There are {', '.join(VERBS)}."
 
 
+def _show_versions(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from psclust.cli.versions import versions
+
+        click.echo("\n".join(versions()))
+        context.exit()
+
+
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", prog_name="psclust")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_versions,
+    help="Show the versions of psclust, Python and TensorFlow.",
+)
 def psclust() -> None:
     """Start, train on, watch and end TensorFlow parameter-server clusters.
 

@@ -33,8 +33,10 @@ def imported(bed: CommandBed, *args: str) -> set[str]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("args", "most"), [("--help", 250), ("up --help", 350)])
-def test_help_imports_next_to_nothing(bed: CommandBed, args: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("args", "most"), [("--help", 250), ("--version", 250), ("up --help", 350)]
+)
+def test_help_and_version_import_next_to_nothing(bed: CommandBed, args: str, most: int) -> None:
     modules = imported(bed, *args.split())
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
     assert len(modules) < most
