@@ -74,6 +74,8 @@ setup(
     install_requires=[
         "tensorflow>=2.15",
         "grpcio>=1.49",
+        # TensorFlow brings it, with an upper bound; without TensorFlow the launcher needs it, too.
+        "protobuf",
         "psutil>=5.9",
         "py-spy>=0.4.1",
         "fabric>=3.2",

@@ -64,5 +64,15 @@ class RunEndedError(PsclustError):
     """A run is over, so its supervisor carries out no request any more."""
 
 
+class MissingPackageError(UsageError):
+    """A package that only some requests need is not installed beside psclust."""
+
+    def __init__(self, wanted_by: str, package: str) -> None:
+        super().__init__(
+            f"{wanted_by} needs {package}, which is not installed beside psclust. "
+            f"Install it: pip install {package}"
+        )
+
+
 class NoRunError(UsageError):
     """A command names a cluster that has no (live) run."""

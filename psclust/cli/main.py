@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from psclust.cli import output, streams
-from psclust.errors import PsclustError, StartError, UsageError
+from psclust.errors import MissingPackageError, PsclustError, StartError, UsageError
 
 # verb -> its line in `psclust --help`; its module is psclust.cli.verbs.<verb>, its command
 # `command` there.
@@ -45,6 +45,21 @@ _SYNONYMS = {
     "status": "ps",
     "list": "clusters",
     "ls": "clusters",
+}
+# Module -> what to install for it. A verb imports only what it needs of them.
+PACKAGES = {
+    "cryptography": "cryptography",
+    "fabric": "fabric",
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "jinja2": "jinja2",
+    "paramiko": "paramiko",
+    "pathspec": "pathspec",
+    "prometheus_client": "prometheus_client",
+    "psutil": "psutil",
+    "pydantic": "pydantic",
+    "rich": "rich",
+    "yaml": "PyYAML",
 }
 _LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
 # Verbs that act: their exit codes do not depend on whether their output could be written.
@@ -134,8 +149,7 @@ def main() -> None:
     streams.guard()
     code = run(sys.argv[1:])
     sys.stdout.flush()
-    verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-    if code == 0 and _SYNONYMS.get(verb, verb) not in _DEEDS and streams.failure() is not None:
+    if code == 0 and _verb_of(sys.argv[1:]) not in _DEEDS and streams.failure() is not None:
         code = 141 if streams.reader_has_left() else 1
     if code != 141:
         output.report_lost_output()
@@ -155,6 +169,13 @@ def run(arguments: Sequence[str]) -> int:
             click.echo(f"{context.get_usage()}\nTry `{context.command_path} --help`.\n", err=True)
         output.error(error.format_message())
         return UsageError.exit_code
+    except ModuleNotFoundError as error:
+        package = PACKAGES.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        missing = MissingPackageError(f"psclust {_verb_of(arguments)}".rstrip(), package)
+        output.error(str(missing))
+        return missing.exit_code
     except FileNotFoundError:
         if _folder_is_there():
             raise
@@ -174,6 +195,11 @@ def run(arguments: Sequence[str]) -> int:
         )
         return StartError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _verb_of(arguments: Sequence[str]) -> str:
+    word = next((word for word in arguments if not word.startswith("-")), "")
+    return _SYNONYMS.get(word, word)
 
 
 def _folder_is_there() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from psclust.cli.interrupts import Interrupts
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.summary import report_end
 from psclust.cli.terminal_text import look_of
-from psclust.errors import StartError, UsageError
+from psclust.errors import MissingPackageError, StartError, UsageError
 from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.live_run import claim_or_change
@@ -56,6 +57,8 @@ def started(
             else "this run has none; add --tensorboard"
         )
         raise UsageError(f"--keep-tensorboard: {why}.")
+    if top and importlib.util.find_spec("rich") is None:
+        raise MissingPackageError("--top", "rich")
     if top and (detach or not look_of(sys.stdout).moves):
         why = (
             "with --detach nothing is shown; call psclust top later"

@@ -3,6 +3,7 @@ exist, too few open files."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 import shutil
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from psclust.errors import StartError, UsageError
+from psclust.errors import MissingPackageError, StartError, UsageError
 from psclust.launch.board_request import board_problem
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.module_lookup import module_problem
@@ -31,10 +32,18 @@ def refuse_what_cannot_start(request: UpRequest, *, job_of: BatchSystem | None =
         for entry in request.layout.jobs
         for problem in _problems(request, entry, request.first_tasks[entry.name], here)
     )
-    board = [board_problem()] if request.file.tensorboard and job_of is None else []
-    lines = list(dict.fromkeys(line for line in (*board, *found) if line is not None))
+    beside = () if job_of else _problems_beside(request)
+    lines = list(dict.fromkeys(line for line in (*beside, *found) if line is not None))
     if lines:
         raise UsageError("\n".join(lines))
+
+
+def _problems_beside(request: UpRequest) -> Iterator[str | None]:
+    """Of what the supervisor runs beside the tasks."""
+    if request.file.tensorboard:
+        yield board_problem()
+    if request.file.metrics is not None and importlib.util.find_spec("prometheus_client") is None:
+        yield str(MissingPackageError("metrics:", "prometheus_client"))
 
 
 def refuse_too_few_files(request: UpRequest) -> None:

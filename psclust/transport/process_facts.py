@@ -161,7 +161,7 @@ def _spied(pid: int) -> _Threads | str:
     """Of the first Python of a family; the reason if there are none."""
     program = _py_spy()
     if program is None:
-        return f"py-spy is not installed beside {sys.executable}"
+        return f"py-spy is not installed beside {sys.executable}: pip install py-spy"
     threads: _Threads | str = "no Python"
     for each in family(pid):
         threads = _python_threads(program, each)

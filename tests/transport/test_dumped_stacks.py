@@ -155,5 +155,5 @@ def test_without_py_spy_the_program_is_asked_unless_it_is_frozen(
         wait_until(lambda: process_facts(process.pid, stacks=False).is_frozen, what="the stop")
         assert (
             process_facts(process.pid, stacks=True).no_stack
-            == "py-spy is not installed beside /nonexistent/python"
+            == "py-spy is not installed beside /nonexistent/python: pip install py-spy"
         )
