@@ -24,9 +24,11 @@ TEST += ['kmock>=0.8; python_version >= "3.11"', "aiohttp>=3.9"]
 
 DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
 KUBERNETES = "kubernetes>=36"
-LEGACY_KERAS = "tf_keras>=2.21,<2.22"
-# Since 2.21 TensorFlow does not bring it.
-TENSORBOARD = "tensorboard>=2.20"
+# Each version requires TensorFlow of the same one: pip takes the one that fits if its command names
+# TensorFlow's version (docs/install.md).
+LEGACY_KERAS = "tf_keras>=2.15"
+# TensorFlow requires the one of its version up to 2.20; since 2.21 it brings none.
+TENSORBOARD = "tensorboard>=2.15"
 
 NATIVE = Path("psclust/native")
 KERNELS = ["library", "kernels", "int8_kernels", "place_kernels"]

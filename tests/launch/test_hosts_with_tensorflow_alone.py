@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
+ROOT = Path(__file__).parents[2]
 # Requirements of psclust's launcher that TensorFlow does not bring, and the examples' data.
 LAUNCHER_ONLY = (
     "psutil",
@@ -38,7 +40,7 @@ LAUNCHER_ONLY = (
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
     with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as hosts:
-        make_environment(hosts.shared / "env")
+        make_environment(hosts.shared / "env", "tensorflow")
         write_digits(hosts.shared / "digits")
         yield hosts
 
@@ -58,23 +60,24 @@ def bare(apart: CommandBed, hosts: HostBed) -> CommandBed:
     return apart
 
 
-def make_environment(folder: Path) -> None:
-    """A virtual environment with links to the distributions of this one that `pip install
-    tensorflow` installs."""
+def make_environment(folder: Path, *names: str) -> Path:
+    """A virtual environment with links to the distributions of this one that `pip install NAMES`
+    installs; its packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for found in closure("tensorflow"):
+    for found in closure(*names):
         for top in {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}:
             if not (
                 packages / top
             ).exists():  # distributions share the folder of a namespace package
                 (packages / top).symlink_to(Path(str(found.locate_file(top))))
+    return packages
 
 
-def closure(name: str) -> list[importlib.metadata.Distribution]:
-    """A distribution and all that it requires."""
+def closure(*names: str) -> list[importlib.metadata.Distribution]:
+    """These distributions and all that they require."""
     found: dict[str, importlib.metadata.Distribution] = {}
-    todo = [name]
+    todo = [*names]
     while todo:
         distribution = importlib.metadata.distribution(todo.pop())
         if distribution.name not in found:
@@ -112,6 +115,20 @@ def test_doctor_finds_no_problem(bare: CommandBed) -> None:
 def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> None:
     assert "evaluation: accuracy" in bare.done("up", "--replication", replication, update)
     assert {task.host for task in bare.status().tasks} == {"h1", "h2"}
+
+
+def test_they_train_for_a_launcher_that_is_installed_without_tensorflow(
+    bare: CommandBed, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    (names,) = re.findall(r"^    pip install (click .*)$", page, re.MULTILINE)
+    packages = make_environment(tmp_path / "launcher", *names.split())
+    (packages / "checkout.pth").write_text(str(ROOT), encoding="utf-8")
+    bare.command = (str(tmp_path / "launcher" / "bin" / "python"), "-m", "psclust")
+    assert "no TensorFlow" in bare.run("--version")[1]
+    code, said = bare.run("up")
+    assert code == 0, said
+    assert "evaluation: accuracy" in said
 
 
 @pytest.mark.parametrize("preload", [True, pytest.param(False, marks=pytest.mark.long)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def test_a_commit_is_checked_as_make_check_does() -> None:
         for command in commands
         if command.startswith((".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/python -m pytest"))
     ]
+
+
+def test_the_page_lists_all_that_an_installation_without_tensorflow_needs() -> None:
+    (required,) = re.findall(
+        r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text("utf-8"), re.DOTALL
+    )
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    (names,) = re.findall(r"^    pip install (click .*)$", page, re.MULTILINE)
+    assert {"tensorflow", *names.split()} == set(re.findall(r'"([\w-]+)', required))
 
 
 def test_the_changelog_begins_with_this_version_and_knows_three_kinds_of_entries() -> None:
