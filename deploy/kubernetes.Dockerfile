@@ -16,6 +16,8 @@ COPY psclust /src/psclust
 RUN python3 -m pip wheel --no-deps --wheel-dir /wheel /src
 
 FROM debian:bookworm-slim
+# Which TensorFlow, such as ==2.16.2; all hosts of a cluster have the same.
+ARG TENSORFLOW=""
 # Further packages of your program, such as scikit-learn for psclust's examples.
 ARG PACKAGES=""
 RUN apt-get update \
@@ -25,8 +27,9 @@ RUN apt-get update \
     && install -d -o psclust /app
 COPY --from=build /wheel /wheel
 COPY deploy/on-host /usr/local/bin/
-RUN on-host install /opt/psclust python3 /wheel/psclust-*.whl --no-cache-dir \
-    && { [ -z "$PACKAGES" ] || /opt/psclust/bin/python -m pip install --no-cache-dir $PACKAGES; }
+RUN echo "tensorflow$TENSORFLOW" >/wheel/versions \
+    && on-host install /opt/psclust python3 /wheel/psclust-*.whl --no-cache-dir -c /wheel/versions \
+    && { [ -z "$PACKAGES" ] || /opt/psclust/bin/python -m pip install --no-cache-dir -c /wheel/versions $PACKAGES; }
 ENV PATH=/opt/psclust/bin:$PATH
 # A number, so that Kubernetes can tell that it is not root.
 USER 1000

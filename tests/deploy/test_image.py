@@ -115,7 +115,7 @@ def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(dockerfile: P
 @pytest.mark.long
 @both
 def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(
-    dockerfile: Path, tmp_path: Path
+    dockerfile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = read_steps(dockerfile)
     source, wheels, installed = (tmp_path / name for name in ("src", "wheel", "psclust"))
@@ -135,6 +135,7 @@ def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(
     }
     run_step(steps, "pip wheel", places, tmp_path)
     # All that psclust needs is more than a gigabyte.
+    monkeypatch.setenv("TENSORFLOW", "==2.21.0")
     run_step(
         steps,
         "on-host install",
@@ -146,6 +147,8 @@ def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(
     assert {path.relative_to(package) for path in package.rglob("*.py")} == names
     assert list((package / "native").glob("_server_shim*.so"))
     assert list((package / "native").glob("_kernels*.so"))
+    # What pip was not to go beyond.
+    assert (wheels / "versions").read_text(encoding="utf-8") == "tensorflow==2.21.0\n"
 
 
 def test_it_ends_as_a_user_who_is_not_root_and_removes_the_keys_that_came_with_sshd(
