@@ -6,11 +6,11 @@
  * psclust reserves for this task and shares with it, and TensorFlow and psclust's wire at any port.
  * All other binds pass untouched, so a port that is not psclust's is taken by one server only.
  *
- * listen, connect: a connection between tasks ends when the peer's machine has been out of reach
- * for PSCLUST_PEER_TIMEOUT seconds (60), whether the connection is quiet (keepalive) or has data
- * under way (user timeout). The kernel does it because a gRPC server closes the connection of a
- * client that pings during a quiet call more often than every five minutes. A socket is between
- * tasks if its port is one of PSCLUST_CLUSTER; accepted sockets inherit the listener's options.
+ * bind, connect: a connection between tasks ends when the peer's machine has been out of reach for
+ * PSCLUST_PEER_TIMEOUT seconds (60), whether the connection is quiet (keepalive) or has data under
+ * way (user timeout). The kernel does it because a gRPC server closes the connection of a client
+ * that pings during a quiet call more often than every five minutes. A socket is between tasks if
+ * its port is one of PSCLUST_CLUSTER; accepted sockets inherit the listener's options.
  *
  * accept4: the last KEPT descriptors are not for connections. Anybody may connect to a server, and
  * gRPC keeps a silent connection for a minute; TensorFlow and the wire fail without descriptors.
@@ -48,41 +48,56 @@
 
 enum { KEPT = 64 };
 
-static void narrow_v6(int fd, struct sockaddr_in6 *address, struct in_addr to) {
+typedef union {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} Address;
+
+/* A copy of an internet address; zeros for any other. */
+static Address internet(const struct sockaddr *address, socklen_t length) {
+    Address copy;
+    memset(&copy, 0, sizeof copy);
+    if (address != NULL && (address->sa_family == AF_INET || address->sa_family == AF_INET6))
+        memcpy(&copy, address, length < sizeof copy ? length : sizeof copy);
+    return copy;
+}
+
+static in_port_t port_of(const Address *address) { /* 0: none, or any */
+    return ntohs(address->v4.sin_port);            /* at the same place in both kinds */
+}
+
+/* Makes the address of every interface that of one; 0: it is another. */
+static int narrow(int fd, Address *address, struct in_addr to) {
+    struct in6_addr *v6 = &address->v6.sin6_addr;
     int v6_only = 0;
     socklen_t size = sizeof v6_only;
-    if (getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, &size) == 0 && v6_only) {
-        address->sin6_addr = in6addr_loopback; /* a v4-mapped address would be refused */
-        return;
+    if (address->any.sa_family == AF_INET && address->v4.sin_addr.s_addr == htonl(INADDR_ANY)) {
+        address->v4.sin_addr = to;
+        return 1;
     }
-    address->sin6_addr.s6_addr[10] = address->sin6_addr.s6_addr[11] = 0xff;
-    memcpy(&address->sin6_addr.s6_addr[12], &to, sizeof to);
-}
-
-static in_port_t port_of(const struct sockaddr *address, socklen_t length) { /* 0: none, or any */
-    if (address == NULL)
+    if (address->any.sa_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(v6))
         return 0;
-    if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in))
-        return ntohs(((const struct sockaddr_in *)address)->sin_port);
-    if (address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6))
-        return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
-    return 0;
+    getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, &size);
+    if (v6_only) {
+        *v6 = in6addr_loopback; /* a v4-mapped address would be refused */
+    } else {
+        v6->s6_addr[10] = v6->s6_addr[11] = 0xff;
+        memcpy(&v6->s6_addr[12], &to, sizeof to);
+    }
+    return 1;
 }
 
-static int is_task(const struct sockaddr *address, socklen_t length) {
+static int is_task(const Address *address) {
     const char *cluster = getenv("PSCLUST_CLUSTER"); /* {"ps":["10.0.0.1:2222"]} */
-    in_port_t port = port_of(address, length);
     char end[sizeof ":65535\""];
-
-    if (cluster == NULL || port == 0)
-        return 0;
-    snprintf(end, sizeof end, ":%u\"", (unsigned)port);
-    return strstr(cluster, end) != NULL;
+    snprintf(end, sizeof end, ":%u\"", (unsigned)port_of(address));
+    return cluster != NULL && port_of(address) != 0 && strstr(cluster, end) != NULL;
 }
 
-static int is_reserved(in_port_t port) {
+static int is_reserved(const Address *address) {
     const char *reserved = getenv("PSCLUST_PORT");
-    return reserved != NULL && port != 0 && atoi(reserved) == port;
+    return reserved != NULL && port_of(address) != 0 && atoi(reserved) == port_of(address);
 }
 
 /* Whether the code at `caller` is TensorFlow's, whose gRPC is linked into its libraries, or
@@ -99,71 +114,39 @@ static int is_server(const void *caller) {
            strncmp(name, "_kernels.", sizeof "_kernels." - 1) == 0;
 }
 
-/* Of the C library. */
-static void *next(const char *name) {
-    return dlsym(RTLD_NEXT, name);
-}
-
 int bind(int fd, const struct sockaddr *address, socklen_t length) {
-    int (*own)(int, const struct sockaddr *, socklen_t) =
-        (int (*)(int, const struct sockaddr *, socklen_t))next("bind");
+    __typeof__(bind) *own = dlsym(RTLD_NEXT, "bind");
     const char *wanted = getenv("PSCLUST_BIND");
+    Address copy = internet(address, length);
     struct in_addr to;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    int saved = errno, on = 1, reserved = is_reserved(port_of(address, length));
+    int saved = errno, on = 1, reserved = is_reserved(&copy);
 
     if (reserved)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    if (address != NULL && wanted != NULL && inet_pton(AF_INET, wanted, &to) == 1 &&
-        (reserved || is_server(__builtin_return_address(0)))) {
-        if (address->sa_family == AF_INET && length >= sizeof v4) {
-            memcpy(&v4, address, sizeof v4);
-            if (v4.sin_addr.s_addr == htonl(INADDR_ANY)) {
-                v4.sin_addr = to;
-                address = (const struct sockaddr *)&v4;
-                length = sizeof v4;
-            }
-        } else if (address->sa_family == AF_INET6 && length >= sizeof v6) {
-            memcpy(&v6, address, sizeof v6);
-            if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) {
-                narrow_v6(fd, &v6, to);
-                address = (const struct sockaddr *)&v6;
-                length = sizeof v6;
-            }
-        }
+    if (is_task(&copy))
+        notice_a_lost_peer(fd);
+    if (wanted != NULL && inet_pton(AF_INET, wanted, &to) == 1 &&
+        (reserved || is_server(__builtin_return_address(0))) && narrow(fd, &copy, to)) {
+        address = &copy.any;
+        length = length < sizeof copy ? length : sizeof copy;
     }
     errno = saved;
     return own(fd, address, length);
 }
 
-int listen(int fd, int backlog) {
-    int (*own)(int, int) = (int (*)(int, int))next("listen");
-    struct sockaddr_storage at;
-    socklen_t size = sizeof at;
-    int saved = errno;
-
-    if (getsockname(fd, (struct sockaddr *)&at, &size) == 0 &&
-        is_task((struct sockaddr *)&at, size))
-        notice_a_lost_peer(fd);
-    errno = saved;
-    return own(fd, backlog);
-}
-
 int connect(int fd, const struct sockaddr *address, socklen_t length) {
-    int (*own)(int, const struct sockaddr *, socklen_t) =
-        (int (*)(int, const struct sockaddr *, socklen_t))next("connect");
+    __typeof__(connect) *own = dlsym(RTLD_NEXT, "connect");
+    Address copy = internet(address, length);
     int saved = errno;
 
-    if (is_task(address, length))
+    if (is_task(&copy))
         notice_a_lost_peer(fd);
     errno = saved;
     return own(fd, address, length);
 }
 
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
-    int (*own)(int, struct sockaddr *, socklen_t *, int) =
-        (int (*)(int, struct sockaddr *, socklen_t *, int))next("accept4");
+    __typeof__(accept4) *own = dlsym(RTLD_NEXT, "accept4");
     socklen_t room = length != NULL ? *length : 0;
     int server = is_server(__builtin_return_address(0));
     struct rlimit most;
@@ -195,23 +178,21 @@ static const uint64_t VERIFIED[] = {
 static uint64_t build_of(const char *path) {
     uint64_t found = 0xcbf29ce484222325;
     unsigned char bytes[1 << 14];
-    ElfW(Ehdr) head;
-    size_t size;
+    ElfW(Ehdr) head = {0};
+    size_t size = sizeof head, table = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    if (pread(fd, &head, sizeof head, 0) != sizeof head)
-        memset(&head, 0, sizeof head);
-    size = sizeof head + (size_t)head.e_shentsize * head.e_shnum;
-    memcpy(bytes, &head, sizeof head);
-    if (size == sizeof head || size > sizeof bytes ||
-        pread(fd, bytes + sizeof head, size - sizeof head, (off_t)head.e_shoff) !=
-            (ssize_t)(size - sizeof head))
-        found = 0;
+    if (pread(fd, &head, size, 0) == (ssize_t)size)
+        table = (size_t)head.e_shentsize * head.e_shnum;
+    memcpy(bytes, &head, size);
+    if (table > sizeof bytes - size ||
+        pread(fd, bytes + size, table, (off_t)head.e_shoff) != (ssize_t)table)
+        table = 0;
     close(fd);
-    for (size_t i = 0; found != 0 && i < size; i++)
+    for (size_t i = 0; i < size + table; i++)
         found = (found ^ bytes[i]) * 0x100000001b3;
-    return found;
+    return table > 0 ? found : 0;
 }
 
 /* The function `name` that the library of `caller` would call without this one; NULL: none. Not
@@ -244,8 +225,7 @@ uint64_t new64(void) {
     uint64_t made;
     if (!asked) {
         int verified;
-        uint64_t (*own)(void) =
-            (uint64_t (*)(void))own_function(__builtin_return_address(0), NEW64, &verified);
+        uint64_t (*own)(void) = own_function(__builtin_return_address(0), NEW64, &verified);
         next = verified || own == new64 ? NULL : own;
         asked = 1;
     }
@@ -275,8 +255,7 @@ void *new_service(void *result, void *worker, void *builder, void *options) __as
 void *new_service(void *result, void *worker, void *builder, void *options) {
     int verified, *threads = (int *)((char *)options + THREADS_AT);
     void *(*next)(void *, void *, void *, void *) =
-        (void *(*)(void *, void *, void *, void *))own_function(__builtin_return_address(0),
-                                                                NEW_SERVICE, &verified);
+        own_function(__builtin_return_address(0), NEW_SERVICE, &verified);
     cpu_set_t cores;
 
     if (next == NULL) {
