@@ -31,8 +31,8 @@ LEGACY_KERAS = "tf_keras>=2.15"
 TENSORBOARD = "tensorboard>=2.15"
 
 NATIVE = Path("psclust/native")
-KERNELS = ["library", "kernels", "int8_kernels", "place_kernels"]
-WIRE = ["wire", "strangers", "wire_kernels", "connection", "messages", "tensorflow_private"]
+KERNELS = ["kernels", "int8_kernels"]
+WIRE = ["wire", "wire_kernels", "connection", "messages", "tensorflow_private"]
 LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
 PLAIN: Any = {
     "optional": True,

@@ -10,8 +10,6 @@
 #include "messages.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,62 +25,52 @@ typedef struct Frame {
     struct Frame *next;
     Header header;
     TF_Tensor *tensor;
+    struct iovec left[2]; /* of the header and the values */
 } Frame;
 
-struct Connection {
+typedef struct Connection {
+    Polled polled;
     struct Connection *next; /* guarded by `list` */
     int users;               /* guarded by `list` */
     Pair pair;
     int64_t secret;
-    int poller;
-    atomic_int ended;
+    Messages messages;
 
     /* For the thread that reads. */
     Header header;
-    TF_Tensor *arriving; /* NULL while it comes into a place */
-    Waiter *waiter;      /* whose place that is */
-    void *to;
-    size_t got; /* of the frame that is coming */
+    TF_Tensor *arriving; /* NULL: the header is */
+    size_t got;          /* of one or the other */
 
     pthread_mutex_t leaving; /* guards the rest */
     int fd;                  /* -1: it has ended */
     Frame *first, **last;
-    size_t sent; /* of the first frame */
     int awaits_room;
-};
+} Connection;
 
+int poller = -1;
 static pthread_mutex_t list = PTHREAD_MUTEX_INITIALIZER;
-static Connection *connections;
+static Connection *connections; /* the newest first; only the thread that reads takes one out */
 
-/* NULL: none. With `list`. */
-static Connection *connection_of(const Pair *pair) {
-    Connection *at = connections;
+int poll_for(int operation, int fd, uint32_t events, Polled *polled) {
+    struct epoll_event event = {.events = events, .data.ptr = polled};
+    return epoll_ctl(poller, operation, fd, &event) == 0;
+}
+
+/* The one of a pair, to be given to `end_use`; NULL: none. */
+static Connection *use(const Pair *pair) {
+    Connection *at;
+    pthread_mutex_lock(&list);
+    at = connections;
     while (at != NULL &&
            (strcmp(at->pair.peer, pair->peer) != 0 || strcmp(at->pair.own, pair->own) != 0))
         at = at->next;
+    if (at != NULL)
+        at->users++;
+    pthread_mutex_unlock(&list);
     return at;
 }
 
-/* If it is in the list. With `list`. */
-static void unlist(const Connection *connection) {
-    Connection **at = &connections;
-    while (*at != NULL && *at != connection)
-        at = &(*at)->next;
-    if (*at != NULL)
-        *at = connection->next;
-}
-
-Connection *use(const Pair *pair) {
-    Connection *found;
-    pthread_mutex_lock(&list);
-    found = connection_of(pair);
-    if (found != NULL)
-        found->users++;
-    pthread_mutex_unlock(&list);
-    return found;
-}
-
-void end_use(Connection *connection) {
+static void end_use(Connection *connection) {
     int users;
     if (connection == NULL)
         return;
@@ -92,78 +80,15 @@ void end_use(Connection *connection) {
     if (users > 0)
         return;
     pthread_mutex_destroy(&connection->leaving);
+    pthread_mutex_destroy(&connection->messages.lock);
     free(connection);
 }
 
 int is_connected(const Pair *pair, int64_t secret) {
-    const Connection *found;
-    int same;
-    pthread_mutex_lock(&list);
-    found = connection_of(pair);
-    same = found != NULL && found->secret == secret;
-    pthread_mutex_unlock(&list);
-    return same;
-}
-
-int has_ended(Connection *connection) {
-    return connection->ended;
-}
-
-/* With its `leaving`. */
-static int poll_for(Connection *connection, int operation) {
-    struct epoll_event event = {.events = EPOLLIN | (connection->awaits_room ? EPOLLOUT : 0),
-                                .data.ptr = connection};
-    return epoll_ctl(connection->poller, operation, connection->fd, &event) == 0;
-}
-
-/* Of two tasks that share a link, BBR lets one have most of it for a tenth of a second and longer;
- * cubic does not. Where the kernel does not let this user choose it, the host's own is used. */
-static void share_the_link(int fd) {
-    static const char cubic[] = "cubic";
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof cubic - 1);
-}
-
-int open_connection(int poller, int operation, int fd, const Pair *pair, int64_t secret,
-                    const char *greeting, size_t length) {
-    Connection *connection = calloc(1, sizeof *connection), *earlier;
-    int polled, on = 1;
-    if (connection == NULL)
-        return 0;
-    connection->poller = poller;
-    connection->fd = fd;
-    connection->pair = *pair;
-    connection->secret = secret;
-    connection->users = 1;
-    connection->last = &connection->first;
-    pthread_mutex_init(&connection->leaving, NULL);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    share_the_link(fd);
-    notice_a_lost_peer(fd);
-    /* The thread that reads may hear of it at once: with `list`, it ends no connection. */
-    pthread_mutex_lock(&list);
-    polled = (length == 0 ||
-              send(fd, greeting, length, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length) &&
-             poll_for(connection, operation);
-    earlier = polled ? connection_of(pair) : NULL;
-    if (earlier != NULL) {
-        unlist(earlier);
-        earlier->users++;
-    }
-    if (polled) {
-        connection->next = connections;
-        connections = connection;
-    }
-    pthread_mutex_unlock(&list);
-    if (!polled)
-        end_use(connection);
-    if (earlier != NULL) { /* the thread that reads then hears of its end */
-        pthread_mutex_lock(&earlier->leaving);
-        if (earlier->fd >= 0)
-            shutdown(earlier->fd, SHUT_RDWR);
-        pthread_mutex_unlock(&earlier->leaving);
-        end_use(earlier);
-    }
-    return polled;
+    Connection *connection = use(pair);
+    int is = connection != NULL && connection->secret == secret;
+    end_use(connection);
+    return is;
 }
 
 static void drop_first(Connection *connection) {
@@ -171,49 +96,17 @@ static void drop_first(Connection *connection) {
     connection->first = frame->next;
     if (connection->first == NULL)
         connection->last = &connection->first;
-    connection->sent = 0;
     tf.delete_tensor(frame->tensor);
     free(frame);
-}
-
-/* By the thread that reads. */
-static void close_connection(Connection *connection) {
-    char reason[NAME + 64];
-    snprintf(reason, sizeof reason, "the connection to %s has ended", connection->pair.peer);
-    pthread_mutex_lock(&list);
-    unlist(connection);
-    pthread_mutex_unlock(&list);
-    pthread_mutex_lock(&connection->leaving);
-    /* A process that is being started may have a copy of the descriptor. */
-    epoll_ctl(connection->poller, EPOLL_CTL_DEL, connection->fd, NULL);
-    close(connection->fd);
-    connection->fd = -1;
-    while (connection->first != NULL)
-        drop_first(connection);
-    pthread_mutex_unlock(&connection->leaving);
-    if (connection->arriving != NULL)
-        leave_room(connection->arriving);
-    if (connection->waiter != NULL)
-        connection->waiter->failed(connection->waiter, ABORTED, reason);
-    connection->ended = 1; /* what is awaited from now on fails by itself */
-    end_messages(connection, reason);
-    end_use(connection);
 }
 
 /* Sends as much as the connection takes; with its `leaving`. If it is broken, the thread that reads
  * will hear of it. */
 static void send_frames(Connection *connection) {
     int awaits_room = 0;
-    while (connection->first != NULL && connection->fd >= 0) {
-        Frame *frame = connection->first;
-        size_t head = sizeof frame->header, all = head + (size_t)frame->header.bytes,
-               from = connection->sent;
-        struct iovec parts[2] = {
-            {(char *)&frame->header + (from < head ? from : head), from < head ? head - from : 0},
-            {(char *)tf.data(frame->tensor) + (from < head ? 0 : from - head),
-             from < head ? all - head : all - from},
-        };
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    while (connection->first != NULL) {
+        struct iovec *left = connection->first->left;
+        struct msghdr message = {.msg_iov = left, .msg_iovlen = 2};
         ssize_t count = sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (count < 0 && errno == EINTR)
             continue;
@@ -221,19 +114,25 @@ static void send_frames(Connection *connection) {
             awaits_room = errno == EAGAIN || errno == EWOULDBLOCK;
             break;
         }
-        connection->sent += (size_t)count;
-        if (connection->sent == all)
+        for (int i = 0; i < 2; i++) {
+            size_t part = (size_t)count < left[i].iov_len ? (size_t)count : left[i].iov_len;
+            left[i] = (struct iovec){(char *)left[i].iov_base + part, left[i].iov_len - part};
+            count -= (ssize_t)part;
+        }
+        if (left[0].iov_len + left[1].iov_len == 0)
             drop_first(connection);
     }
-    if (awaits_room != connection->awaits_room && connection->fd >= 0) {
+    if (awaits_room != connection->awaits_room) {
         connection->awaits_room = awaits_room;
-        poll_for(connection, EPOLL_CTL_MOD);
+        poll_for(EPOLL_CTL_MOD, connection->fd, EPOLLIN | (awaits_room ? EPOLLOUT : 0),
+                 &connection->polled);
     }
 }
 
-int send_tensor(Connection *connection, Label label, TF_Tensor *tensor) {
+int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
+    Connection *connection = use(pair);
     Frame *frame = calloc(1, sizeof *frame);
-    int open;
+    int open = 0;
     if (frame == NULL)
         abort();
     frame->tensor = tensor;
@@ -243,75 +142,101 @@ int send_tensor(Connection *connection, Label label, TF_Tensor *tensor) {
                              .dimensions = tf.dimensions(tensor)};
     for (int i = 0; i < frame->header.dimensions; i++)
         frame->header.dimension[i] = tf.dimension(tensor, i);
-    pthread_mutex_lock(&connection->leaving);
-    *connection->last = frame;
-    connection->last = &frame->next;
-    open = connection->fd >= 0;
-    if (!open)
-        drop_first(connection);
-    else if (connection->first == frame)
-        send_frames(connection);
-    pthread_mutex_unlock(&connection->leaving);
+    frame->left[0] = (struct iovec){&frame->header, sizeof frame->header};
+    frame->left[1] = (struct iovec){tf.data(tensor), tf.bytes(tensor)};
+    if (connection != NULL) {
+        pthread_mutex_lock(&connection->leaving);
+        open = connection->fd >= 0;
+        if (open) {
+            *connection->last = frame;
+            connection->last = &frame->next;
+            if (connection->first == frame)
+                send_frames(connection);
+        }
+        pthread_mutex_unlock(&connection->leaving);
+        end_use(connection);
+    }
+    if (!open) {
+        tf.delete_tensor(tensor);
+        free(frame);
+    }
     return open;
 }
 
-/* 1: all `size` bytes are there; 0: not yet; -1: they never will. */
-static int read_into(const Connection *connection, void *to, size_t size, size_t *got) {
-    while (*got < size) {
-        ssize_t count = recv(connection->fd, (char *)to + *got, size - *got, MSG_DONTWAIT);
+void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
+    Connection *connection = use(pair);
+    if (connection == NULL) {
+        waiter->failed(waiter, ABORTED, "there is no connection to the task that sends");
+    } else {
+        await_message(&connection->messages, label, waiter);
+        end_use(connection);
+    }
+}
+
+/* By the thread that reads. */
+static void close_connection(Connection *connection) {
+    char reason[NAME + 64];
+    Connection **at = &connections;
+    snprintf(reason, sizeof reason, "the connection to %s has ended", connection->pair.peer);
+    pthread_mutex_lock(&list);
+    while (*at != connection)
+        at = &(*at)->next;
+    *at = connection->next;
+    pthread_mutex_unlock(&list);
+    pthread_mutex_lock(&connection->leaving);
+    /* A process that is being started may have a copy of the descriptor. */
+    epoll_ctl(poller, EPOLL_CTL_DEL, connection->fd, NULL);
+    close(connection->fd);
+    connection->fd = -1;
+    while (connection->first != NULL)
+        drop_first(connection);
+    pthread_mutex_unlock(&connection->leaving);
+    if (connection->arriving != NULL)
+        leave_room(connection->arriving);
+    end_messages(&connection->messages, 1, reason);
+    end_use(connection);
+}
+
+/* Of the header, or the values, that are coming. 1: all `size` bytes are there; 0: not yet; -1:
+ * they never will. */
+static int read_into(Connection *connection, void *to, size_t size) {
+    while (connection->got < size) {
+        ssize_t count = recv(connection->fd, (char *)to + connection->got, size - connection->got,
+                             MSG_DONTWAIT);
         if (count > 0)
-            *got += (size_t)count;
+            connection->got += (size_t)count;
         else if (count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
             return -1;
         else if (errno != EINTR)
             return 0;
     }
-    return 1;
-}
-
-/* Chooses where the values of the frame go whose header is there. 0: nowhere. */
-static int begin_frame(Connection *connection) {
-    const Header *header = &connection->header;
-    connection->waiter = header->bytes > 0 ? place_for_message(header) : NULL;
-    connection->arriving = connection->waiter == NULL ? make_room(header) : NULL;
-    if (connection->waiter == NULL && connection->arriving == NULL)
-        return 0;
-    connection->to =
-        connection->waiter != NULL ? connection->waiter->place : tf.data(connection->arriving);
-    return 1;
-}
-
-/* 0: there is no memory. */
-static int end_frame(Connection *connection) {
-    TF_Tensor *tensor = connection->arriving;
-    Waiter *waiter = connection->waiter;
-    connection->arriving = NULL;
-    connection->waiter = NULL;
     connection->got = 0;
-    if (waiter == NULL)
-        return message_has_come(connection, connection->header.label, tensor);
-    waiter->come(waiter, NULL);
     return 1;
 }
 
 /* As `read_into`. */
 static int read_frame(Connection *connection) {
-    size_t head = sizeof connection->header, got;
+    Header *header = &connection->header;
+    TF_Tensor *tensor;
     int state;
-    if (connection->got < head) {
-        state = read_into(connection, &connection->header, head, &connection->got);
+    if (connection->arriving == NULL) {
+        state = read_into(connection, header, sizeof *header);
         if (state != 1)
             return state;
-        if (!begin_frame(connection))
+        connection->arriving = make_room(&connection->messages, header);
+        if (connection->arriving == NULL)
             return -1;
     }
-    got = connection->got - head;
-    state = read_into(connection, connection->to, (size_t)connection->header.bytes, &got);
-    connection->got = got + head;
-    return state == 1 && !end_frame(connection) ? -1 : state;
+    tensor = connection->arriving;
+    state = read_into(connection, tf.data(tensor), (size_t)header->bytes);
+    if (state != 1)
+        return state;
+    connection->arriving = NULL;
+    return message_has_come(&connection->messages, header->label, tensor) ? 1 : -1;
 }
 
-void serve_connection(Connection *connection, uint32_t events) {
+static void serve_connection(Polled *polled, uint32_t events) {
+    Connection *connection = (Connection *)polled;
     int state = 1;
     if (events & EPOLLOUT) {
         pthread_mutex_lock(&connection->leaving);
@@ -325,35 +250,57 @@ void serve_connection(Connection *connection, uint32_t events) {
         close_connection(connection);
 }
 
-/* Of the frame that comes: if its run was cancelled, the rest goes into a tensor that nobody will
- * ask for. 0: there is no memory. */
-static int keep_out_of_place(Connection *connection) {
-    Waiter *waiter = connection->waiter;
-    if (waiter == NULL || !waiter->unwanted(waiter))
-        return 1;
-    connection->waiter = NULL;
-    connection->arriving = make_room(&connection->header);
-    connection->to = connection->arriving != NULL ? tf.data(connection->arriving) : NULL;
-    waiter->failed(waiter, CANCELLED, "the step was cancelled");
-    return connection->arriving != NULL;
+/* The thread that reads then closes it. */
+static void shut_down(Connection *connection) {
+    pthread_mutex_lock(&connection->leaving);
+    if (connection->fd >= 0)
+        shutdown(connection->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&connection->leaving);
 }
 
-/* Of the list; NULL: the first one. */
-static Connection *next_of(const Connection *connection) {
-    Connection *next;
+int open_connection(int fd, int accepted, const Pair *pair, int64_t secret) {
+    Connection *made = calloc(1, sizeof *made), *earlier;
+    int opened, on = 1;
+    if (made == NULL)
+        return 0;
+    made->polled.serve = serve_connection;
+    made->fd = fd;
+    made->pair = *pair;
+    made->secret = secret;
+    made->users = 1;
+    made->last = &made->first;
+    pthread_mutex_init(&made->leaving, NULL);
+    pthread_mutex_init(&made->messages.lock, NULL);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    /* Of two tasks that share a link, BBR lets one have most of it for a tenth of a second and
+     * longer; cubic does not. Where this user may not choose it, the host's own is used. */
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", sizeof "cubic" - 1);
+    notice_a_lost_peer(fd);
+    earlier = use(pair);
+    /* The thread that reads may hear of it at once: with `list`, it ends no connection. */
     pthread_mutex_lock(&list);
-    next = connection != NULL ? connection->next : connections;
+    opened = (!accepted || send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) &&
+             poll_for(accepted ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, EPOLLIN, &made->polled);
+    if (opened) {
+        made->next = connections;
+        connections = made;
+    }
     pthread_mutex_unlock(&list);
-    return next;
+    if (!opened)
+        end_use(made);
+    else if (earlier != NULL)
+        shut_down(earlier);
+    end_use(earlier);
+    return opened;
 }
 
-void end_unwanted_places(void) {
-    Connection *next;
-    for (Connection *at = next_of(NULL); at != NULL; at = next) {
-        next = next_of(at);
-        if (!keep_out_of_place(at))
-            close_connection(at);
-    }
+void look_at_connections(void) {
+    Connection *at;
+    pthread_mutex_lock(&list);
+    at = connections;
+    pthread_mutex_unlock(&list);
+    for (; at != NULL; at = at->next)
+        end_messages(&at->messages, 0, "the step was cancelled");
 }
 
 void forget_connections(void) {
@@ -362,5 +309,6 @@ void forget_connections(void) {
         if (at->fd >= 0)
             close(at->fd);
     connections = NULL;
+    forget_messages();
     pthread_mutex_init(&list, NULL);
 }

@@ -1,38 +1,32 @@
-/* A connection of psclust's wire: one TCP connection between two tasks that have greeted each
- * other. It is named by its pair until another takes its place or it ends. */
+/* The connections of psclust's wire: one TCP connection between two tasks that have greeted each
+ * other, named by its pair until another takes its place or it ends. `wire_send` and `wire_receive`
+ * of wire.h are here, too. */
 #ifndef PSCLUST_CONNECTION_H
 #define PSCLUST_CONNECTION_H
 
 #include "wire.h"
 
-#include <stdint.h>
+/* Begins all that one thread, the one that reads, polls. events: what epoll tells. */
+typedef struct Polled {
+    void (*serve)(struct Polled *, uint32_t events);
+} Polled;
 
-/* Takes over the descriptor, in place of an earlier connection of the pair. operation:
- * EPOLL_CTL_ADD or, for one that is polled already, EPOLL_CTL_MOD. greeting: sent first, unless its
- * length is 0. 0: it cannot be; the descriptor is then still the caller's. */
-INTERNAL int open_connection(int poller, int operation, int fd, const Pair *pair, int64_t secret,
-                             const char *greeting, size_t length);
+/* That thread's epoll; -1: there is none. */
+extern INTERNAL int poller;
 
-/* The one of a pair, to be given to `end_use`; NULL: none. */
-INTERNAL Connection *use(const Pair *pair);
+/* As epoll_ctl; 0: it cannot be. */
+INTERNAL int poll_for(int operation, int fd, uint32_t events, Polled *polled);
 
-/* connection: may be NULL. */
-INTERNAL void end_use(Connection *connection);
+/* Takes over the descriptor, in place of an earlier connection of the pair. accepted: it is polled
+ * already, and its other end waits for a byte that says so. 0: it cannot be; the descriptor is then
+ * still the caller's. */
+INTERNAL int open_connection(int fd, int accepted, const Pair *pair, int64_t secret);
 
 /* Whether the pair is connected, and the secret is that by which it was. */
 INTERNAL int is_connected(const Pair *pair, int64_t secret);
 
-/* The tensor is then the callee's. 0: the connection has ended. */
-INTERNAL int send_tensor(Connection *connection, Label label, TF_Tensor *tensor);
-
-/* Whether it has ended, after which nothing comes from it. */
-INTERNAL int has_ended(Connection *connection);
-
-/* By the thread that reads: what epoll tells of it. */
-INTERNAL void serve_connection(Connection *connection, uint32_t events);
-
-/* Now and then, by the thread that reads: frees the places of runs that were cancelled. */
-INTERNAL void end_unwanted_places(void);
+/* Ten times a second, by the thread that reads: ends what waits in runs that were cancelled. */
+INTERNAL void look_at_connections(void);
 
 /* In the child of a process that has forked. */
 INTERNAL void forget_connections(void);

@@ -7,26 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FASTEST __attribute__((target_clones("avx2", "default")))
-#else
-#define FASTEST
-#endif
-
 #define INTERNAL __attribute__((visibility("hidden")))
 
-enum {
-    FLOAT = 1,
-    DOUBLE = 2,
-    INT32 = 3,
-    UINT8 = 4,
-    INT16 = 5,
-    INT8 = 6,
-    INT64 = 9,
-    BOOL = 10,
-    BFLOAT16 = 14,
-    HALF = 19
-};
+enum { FLOAT = 1, INT8 = 6, INT64 = 9, BFLOAT16 = 14 };
 enum { CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
 
 typedef struct TF_Status TF_Status;
@@ -56,10 +39,10 @@ typedef struct TF_KernelBuilder KernelBuilder;
        void (*)(void *)))                                                                          \
     X(void, register_kernel, TF_RegisterKernelBuilder,                                             \
       (const char *, KernelBuilder *, TF_Status *))                                                \
+    X(unsigned char, has_attribute, TF_OpKernelConstruction_HasAttr,                               \
+      (Construction *, const char *, TF_Status *))                                                 \
     X(void, integer, TF_OpKernelConstruction_GetAttrInt64,                                         \
       (Construction *, const char *, int64_t *, TF_Status *))                                      \
-    X(void, boolean, TF_OpKernelConstruction_GetAttrBool,                                          \
-      (Construction *, const char *, unsigned char *, TF_Status *))                                \
     X(void, string, TF_OpKernelConstruction_GetAttrString,                                         \
       (Construction *, const char *, char *, size_t, TF_Status *))                                 \
     X(void, construction_failed, TF_OpKernelConstruction_Failure, (Construction *, TF_Status *))   \
@@ -73,6 +56,7 @@ typedef struct TF_KernelBuilder KernelBuilder;
       (Context *, const int *, int, int, const int64_t *, int, int *, TF_Status *))                \
     X(void, set_output, TF_SetOutput, (Context *, int, const TF_Tensor *, TF_Status *))            \
     X(TF_Tensor *, new_tensor, TF_AllocateTensor, (int, const int64_t *, int, size_t))             \
+    X(size_t, size_of, TF_DataTypeSize, (int))                                                     \
     X(void *, data, TF_TensorData, (const TF_Tensor *))                                            \
     X(int, type, TF_TensorType, (const TF_Tensor *))                                               \
     X(size_t, bytes, TF_TensorByteSize, (const TF_Tensor *))                                       \
@@ -89,54 +73,44 @@ typedef struct {
 
 extern INTERNAL Interface tf;
 
-/* Fills `tf`. library: libtensorflow_framework. 0: it lacks one of the functions. */
-INTERNAL int find_interface(void *library);
+/* NAME: bytes of a task's name, such as ps:0, with the zero at its end. */
+enum { NAME = 64, HOST = 256, MOST_OF_BLOCK = 1024 };
 
-/* inputs, outputs, attributes: "name: type" each, NULL at the end. compute_later: used in place of
- * `compute`; calls its last argument, a std::function, when the op is done. stateful: TensorFlow
- * neither drops the op nor merges it with equal ones. */
+/* Two tasks, as one of them sees it. There may be several tasks in one process. */
+typedef struct {
+    char own[NAME], peer[NAME];
+} Pair;
+
+/* Of an op, which is its kernel; zeros are those that it does not have. No number is negative, and
+ * block is 1 to MOST_OF_BLOCK. */
+typedef struct {
+    Pair pair;
+    char host[HOST];
+    int64_t key, at, count, block, difference;
+} Attributes;
+
+/* inputs, outputs, attributes: "name: type" each. The kernel of both functions is `Attributes`.
+ * compute_later: used in place of `compute`; calls its last argument, a std::function, when the op
+ * is done. stateful: TensorFlow neither drops the op nor merges it with equal ones. */
 typedef struct {
     const char *name;
-    const char *const *inputs, *const *outputs, *const *attributes;
-    void *(*create)(Construction *);
-    void (*compute)(void *, Context *);
-    void (*compute_later)(void *, Context *, void *);
-    int stateful;
+    int pure;
+    const char *inputs[4], *outputs[3], *attributes[6];
+    void (*compute)(void *kernel, Context *);
+    void (*compute_later)(void *kernel, Context *, void *done);
 } Op;
 
-INTERNAL void add_op(const Op *op, TF_Status *status);
+/* Registers ops, when the library is loaded; the last one has no name. Does nothing in a process
+ * without TensorFlow, or with one that lacks a function of INTERFACE. */
+INTERNAL void add_ops(const Op *ops);
 
 INTERNAL TF_Tensor *input(Context *context, int index, TF_Status *status);
 
-/* An output with the shape of input `like`, in its memory if nothing else uses that. Call it before
- * `input(like)`, which counts as a use. */
-INTERNAL TF_Tensor *output_like(Context *context, int index, int like, TF_Status *status);
+/* Sets status, to a text as printf makes it. */
+INTERNAL void fail(TF_Status *status, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Ends an op: it fails if status says so. Deletes status and tensors. */
 INTERNAL void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int count);
-
-/* An attribute; 0, with the reason in status, if it is negative or status is not good. */
-INTERNAL int64_t natural(Construction *construction, const char *name, TF_Status *status);
-
-/* The attribute `block` of an op for messages, as `natural`. */
-INTERNAL int block_of(Construction *construction, TF_Status *status);
-
-/* Ends the making of a kernel, which it returns; deletes status. */
-INTERNAL void *created(Construction *construction, TF_Status *status, void *kernel);
-
-/* Values as int8 (int8_kernels.c), in blocks of MOST_OF_BLOCK at most. */
-enum { MOST_OF_BLOCK = 1024 };
-
-/* The bytes of a message of `count` values in blocks of `block`. */
-INTERNAL int64_t message_bytes(int64_t count, int block);
-
-/* base: added; NULL: nothing is. */
-INTERNAL void decode(const int8_t *message, const float *base, int64_t count, int block,
-                     float *values);
-
-/* Register the ops of the other files. */
-INTERNAL void add_int8_ops(TF_Status *status);
-INTERNAL void add_place_op(TF_Status *status);
-INTERNAL void add_wire_ops(TF_Status *status);
 
 #endif

@@ -1,7 +1,7 @@
 /* The only place that uses parts of TensorFlow without a C interface: whether a run is cancelled,
  * and the callback of an asynchronous op. TensorFlow's C interface cannot ask the first, and passes
- * the second as an opaque std::function. PSCLUST_LAYOUT has the layout
- * of this build, as psclust/spec/tensorflow_builds.py or a self-test knows it. */
+ * the second as an opaque std::function. PSCLUST_LAYOUT has the layout of this build, as
+ * psclust/spec/tensorflow_builds.py or a self-test knows it. */
 #ifndef PSCLUST_TENSORFLOW_PRIVATE_H
 #define PSCLUST_TENSORFLOW_PRIVATE_H
 
@@ -14,8 +14,8 @@ typedef struct {
     void (*invoke)(const void *functor);
 } Done;
 
-/* library: libtensorflow_framework. 0: what is used of it is not known. */
-INTERNAL int find_private(void *library);
+/* Before the others. 0: what is used of this process's TensorFlow is not known. */
+INTERNAL int find_private(void);
 
 /* Whether the layout of this run is the expected one. */
 INTERNAL int is_known(Context *context);

@@ -7,37 +7,170 @@
  *
  * The task that connects sends `Hello` and the one that listens answers with one byte; then both
  * send frames (connection.c). The secret in a `Ticket` travels by TensorFlow's own wire, so it
- * keeps out only those who cannot reach the task's gRPC port. */
+ * keeps out only those who cannot reach the task's gRPC port.
+ *
+ * Anybody may connect, so strangers get a fixed number of places and ten seconds each: a crowd of
+ * them takes no memory and no descriptor that a task needs. */
 #define _GNU_SOURCE
 #include "wire.h"
 #include "connection.h"
-#include "messages.h"
-#include "strangers.h"
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-/* LOOK_MS: how soon a run that was cancelled stops waiting. TRIES: to be greeted. */
-enum { LOOK_MS = 100, TRIES = 3 };
+/* LOOK_MS: how soon a run that was cancelled stops waiting. SHAKE_S: how long a greeting may take.
+ * TRIES: to be greeted. AT_A_TIME: strangers that come in before it is the turn of those who are
+ * greeted. */
+enum { LOOK_MS = 100, SHAKE_S = 10, TRIES = 3, STRANGERS = 64, AT_A_TIME = 16 };
 
-/* Guards what follows, and lets one pair connect at a time: several sessions may ask for it at
- * once. */
+/* One that has connected, and not yet given the secret. */
+typedef struct {
+    Polled polled;
+    int fd; /* -1: nobody */
+    int64_t since_ms;
+} Stranger;
+
+/* Guards the start of the thread that reads and of its door, and lets one pair connect at a time:
+ * several sessions may ask for it at once. */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static int poller = -1, listens;
-static Ticket own_ticket; /* if it listens */
-static atomic_uint failures;
+static atomic_uint failures; /* to connect */
+static Ticket own_ticket;
+static atomic_int listener = -1;
+static Stranger strangers[STRANGERS] = {[0 ... STRANGERS - 1] = {.fd = -1}}; /* of the thread */
 
-static int64_t now_ms(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+static void turn_away(Stranger *stranger) {
+    /* A process that is being started may have a copy of the descriptor. */
+    epoll_ctl(poller, EPOLL_CTL_DEL, stranger->fd, NULL);
+    close(stranger->fd);
+    stranger->fd = -1;
+}
+
+static int is_of_the_cluster(const Hello *hello) {
+    return hello->magic == MAGIC &&
+           ((hello->secret[0] ^ own_ticket.secret[0]) |
+            (hello->secret[1] ^ own_ticket.secret[1])) == 0 &&
+           memchr(hello->pair.own, 0, NAME) != NULL && memchr(hello->pair.peer, 0, NAME) != NULL;
+}
+
+/* Reads no more than the greeting: what follows is for the wire. Epoll tells of it when it is all
+ * there. */
+static void hear(Polled *polled, uint32_t events) {
+    Stranger *stranger = (Stranger *)polled;
+    int least = 1;
+    Hello hello;
+    Pair pair;
+    ssize_t count;
+    (void)events;
+    if (stranger->fd < 0) /* it has just been turned away */
+        return;
+    count = recv(stranger->fd, &hello, sizeof hello, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return;
+    if (count == sizeof hello && is_of_the_cluster(&hello)) {
+        memcpy(pair.own, hello.pair.peer, NAME);
+        memcpy(pair.peer, hello.pair.own, NAME);
+        setsockopt(stranger->fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+        if (open_connection(stranger->fd, 1, &pair, 0)) {
+            stranger->fd = -1;
+            return;
+        }
+    }
+    turn_away(stranger);
+}
+
+/* A free place, else that of the oldest stranger. */
+static Stranger *place(void) {
+    Stranger *oldest = strangers;
+    for (Stranger *at = strangers; at < strangers + STRANGERS; at++) {
+        if (at->fd < 0)
+            return at;
+        if (at->since_ms < oldest->since_ms)
+            oldest = at;
+    }
+    hear(&oldest->polled, 0);
+    if (oldest->fd >= 0)
+        turn_away(oldest);
+    return oldest;
+}
+
+static void welcome(int fd) {
+    Stranger *stranger = place();
+    int least = sizeof(Hello);
+    *stranger = (Stranger){{hear}, fd, now_ms()};
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) != 0 ||
+        !poll_for(EPOLL_CTL_ADD, fd, EPOLLIN, &stranger->polled))
+        turn_away(stranger);
+}
+
+/* Without a free descriptor, does not poll the listener until `look_at_the_door`: it stays ready,
+ * and the thread would spin. */
+static void welcome_some(Polled *door, uint32_t events) {
+    (void)events;
+    for (int left = AT_A_TIME; left > 0; left--) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            welcome(fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            poll_for(EPOLL_CTL_MOD, listener, 0, door);
+            return;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        }
+    }
+}
+
+static Polled door = {welcome_some};
+
+/* Turns away strangers whose time is up, and lets others come. */
+static void look_at_the_door(void) {
+    int64_t late = now_ms() - SHAKE_S * 1000;
+    for (Stranger *at = strangers; at < strangers + STRANGERS; at++)
+        if (at->fd >= 0 && at->since_ms < late)
+            turn_away(at);
+    poll_for(EPOLL_CTL_MOD, listener, EPOLLIN, &door);
+}
+
+/* A socket that listens on every interface, as TensorFlow's server does; the server shim narrows
+ * it to PSCLUST_BIND. port: 0: any. Returns -1 if there is none. */
+static int listening(int family, unsigned port) {
+    /* Both kinds of address have the port at the same place, and zeros for every interface. */
+    struct sockaddr_in6 every = {.sin6_family = (sa_family_t)family,
+                                 .sin6_port = htons((uint16_t)port)};
+    socklen_t size = family == AF_INET6 ? sizeof every : sizeof(struct sockaddr_in);
+    int off = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) ||
+        bind(fd, (struct sockaddr *)&every, size) != 0 || listen(fd, SOMAXCONN) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* At a port of PSCLUST_PORTS, such as 2300-2399, if that is set. Returns -1 if there is none. */
+static int listening_within(const char *range) {
+    unsigned first = 0, last = 0;
+    int fd = -1;
+    if (range != NULL && sscanf(range, "%u-%u", &first, &last) != 2)
+        return -1;
+    /* From the last on: tasks get theirs from the first on. */
+    for (unsigned above = last + 1; fd < 0 && above > first; above--) {
+        fd = listening(AF_INET6, above - 1);
+        if (fd < 0) /* a machine without IPv6 */
+            fd = listening(AF_INET, above - 1);
+    }
+    return fd;
 }
 
 static void *serve(void *unused) {
@@ -46,15 +179,13 @@ static void *serve(void *unused) {
     (void)unused;
     for (;;) {
         int count = epoll_wait(poller, events, sizeof events / sizeof *events, LOOK_MS);
-        for (int i = 0; i < count; i++)
-            if (is_at_the_door(events[i].data.ptr))
-                answer_the_door(events[i].data.ptr);
-            else
-                serve_connection(events[i].data.ptr, events[i].events);
+        for (int i = 0; i < count; i++) {
+            Polled *polled = events[i].data.ptr;
+            polled->serve(polled, events[i].events);
+        }
         if (now_ms() - last >= LOOK_MS) {
             last = now_ms();
-            end_unwanted_messages();
-            end_unwanted_places();
+            look_at_connections();
             look_at_the_door();
         }
     }
@@ -64,13 +195,14 @@ static void *serve(void *unused) {
 /* In the child of a process that has forked: it has no thread that reads, and the connections are
  * its parent's. */
 static void forget(void) {
-    if (poller >= 0)
-        close(poller);
-    forget_the_door();
+    for (Stranger *at = strangers; at < strangers + STRANGERS; at++) {
+        close(at->fd);
+        at->fd = -1;
+    }
+    close(listener);
+    close(poller);
+    listener = poller = -1;
     forget_connections();
-    forget_messages();
-    poller = -1;
-    listens = 0;
     pthread_mutex_init(&starting, NULL);
 }
 
@@ -94,13 +226,33 @@ static const char *start(void) {
     return NULL;
 }
 
+/* With `starting`. */
+static const char *open_door(void) {
+    struct sockaddr_in6 address;
+    socklen_t size = sizeof address;
+    int fd = listening_within(getenv("PSCLUST_PORTS"));
+    if (fd < 0)
+        return "no port";
+    listener = fd;
+    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 ||
+        /* as in the shim, for a glibc without getrandom */
+        syscall(SYS_getrandom, own_ticket.secret, sizeof own_ticket.secret, 0) !=
+            sizeof own_ticket.secret ||
+        !poll_for(EPOLL_CTL_ADD, fd, EPOLLIN, &door)) {
+        listener = -1;
+        close(fd);
+        return "no secret";
+    }
+    own_ticket.port = ntohs(address.sin6_port); /* at the same place in both kinds of address */
+    return NULL;
+}
+
 const char *wire_listen(Ticket *ticket) {
     const char *reason;
     pthread_mutex_lock(&starting);
     reason = start();
-    if (reason == NULL && !listens)
-        reason = open_door(poller, &own_ticket);
-    listens = reason == NULL;
+    if (reason == NULL && listener < 0)
+        reason = open_door();
     *ticket = own_ticket;
     pthread_mutex_unlock(&starting);
     return reason;
@@ -129,35 +281,24 @@ static int connected(const char *host, int64_t port) {
     return fd;
 }
 
-/* 1: the other end has let this one in; 0: it has closed the connection; -1: it says nothing. */
-static int greet(int fd, Ticket ticket, const Pair *pair) {
-    Hello hello = {.magic = MAGIC, .secret = {ticket.secret[0], ticket.secret[1]}, .pair = *pair};
-    char answer;
-    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
-        recv(fd, &answer, 1, 0) == 1)
-        return 1;
-    return errno == EAGAIN || errno == EWOULDBLOCK ? -1 : 0;
-}
-
 /* With `starting`. */
 static const char *connect_pair(const char *host, Ticket ticket, const Pair *pair) {
-    int greeted = 0, fd = -1;
-    /* A crowd of strangers may have pushed this task out of its place. */
-    for (int left = TRIES; greeted == 0 && left > 0; left--) {
-        fd = connected(host, ticket.port);
+    Hello hello = {.magic = MAGIC, .secret = {ticket.secret[0], ticket.secret[1]}, .pair = *pair};
+    char answer;
+    /* Again if the other end closes: a crowd of strangers may have pushed this task out of its
+     * place. */
+    for (int left = TRIES, silent = 0; left > 0 && !silent; left--) {
+        int fd = connected(host, ticket.port);
         if (fd < 0)
             return "no connection";
         errno = 0;
-        greeted = greet(fd, ticket, pair);
-        if (greeted != 1)
-            close(fd);
+        if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
+            recv(fd, &answer, 1, 0) == 1 && open_connection(fd, 0, pair, ticket.secret[0]))
+            return NULL;
+        silent = errno == EAGAIN || errno == EWOULDBLOCK;
+        close(fd);
     }
-    if (greeted != 1)
-        return "no answer";
-    if (open_connection(poller, EPOLL_CTL_ADD, fd, pair, ticket.secret[0], NULL, 0))
-        return NULL;
-    close(fd);
-    return "no room for a connection";
+    return "no answer";
 }
 
 const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
@@ -173,25 +314,4 @@ const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
     }
     pthread_mutex_unlock(&starting);
     return reason;
-}
-
-int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
-    Connection *connection = use(pair);
-    int sent;
-    if (connection == NULL) {
-        tf.delete_tensor(tensor);
-        return 0;
-    }
-    sent = send_tensor(connection, label, tensor);
-    end_use(connection);
-    return sent;
-}
-
-void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
-    Connection *connection = use(pair);
-    await_message(connection, label, waiter);
-    /* It may have ended before the message was awaited. */
-    if (connection == NULL || has_ended(connection))
-        end_messages(connection, "there is no connection to the task that sends");
-    end_use(connection);
 }

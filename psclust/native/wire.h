@@ -5,18 +5,23 @@
 
 #include "kernels.h"
 
-/* NAME: bytes of a task's name, such as ps:0, with the zero at its end. */
-enum { NAME = 64, MOST_DIMENSIONS = 8 };
+#include <time.h>
+
+enum { MOST_DIMENSIONS = 8 };
 
 /* What a task that connects needs to know of one that listens. */
 typedef struct {
     int64_t port, secret[2];
 } Ticket;
 
-/* Two tasks, as one of them sees it. There may be several tasks in one process. */
+/* "pscwire1", and the other way round on a machine with the other order of bytes: it is refused. */
+#define MAGIC 0x3165726977637370
+
+/* What a task that connects sends first. pair: as it sees it. */
 typedef struct {
-    char own[NAME], peer[NAME];
-} Pair;
+    int64_t magic, secret[2];
+    Pair pair;
+} Hello;
 
 /* A message is for one op of one run: TensorFlow gives a run the same step number in all tasks.
  * key: not negative. */
@@ -24,16 +29,11 @@ typedef struct {
     int64_t step, key;
 } Label;
 
-typedef struct Connection Connection;
-
-/* Either `come` or `failed` is called, once, from any thread. come: with the tensor, which is then
- * the callee's, or with NULL if the values were written to `place`. place: memory of `bytes` bytes
- * for the values; NULL: none. */
+/* Either `come` or `failed` is called, once, from any thread. */
 typedef struct Waiter {
+    /* The tensor is then the callee's. */
     void (*come)(struct Waiter *, TF_Tensor *);
     void (*failed)(struct Waiter *, int code, const char *reason);
-    void *place;
-    size_t bytes;
     /* Whether its run was cancelled; called ten times a second. */
     int (*unwanted)(struct Waiter *);
 } Waiter;
@@ -49,5 +49,12 @@ INTERNAL const char *wire_connect(const char *host, Ticket ticket, const Pair *p
 INTERNAL int wire_send(const Pair *pair, Label label, TF_Tensor *tensor);
 
 INTERNAL void wire_receive(const Pair *pair, Label label, Waiter *waiter);
+
+/* Of a clock that never goes back. */
+static inline int64_t now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
 
 #endif

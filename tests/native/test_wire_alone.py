@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 NATIVE = Path(psclust.__file__).parent / "native"
 SOURCES = [
     Path(__file__).with_name("wire_alone.c"),
-    *(NATIVE / f"{name}.c" for name in ("wire", "connection", "strangers", "messages")),
+    *(NATIVE / f"{name}.c" for name in ("wire", "connection", "messages")),
 ]
 MOST_HELD_BYTES = 1 << 26
 MOST_HELD, MOST_ALIKE = 1 << 17, 1024  # as in messages.c

@@ -7,7 +7,6 @@
  * Tensors are those of this file, which ends the program where TensorFlow would end its process. */
 #define _GNU_SOURCE
 #include "messages.h"
-#include "strangers.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -32,6 +31,8 @@ enum { LARGEST = 1 << 22 }; /* tensor that there is memory for */
 
 /* Tensors. */
 
+enum { DOUBLE = 2, INT32 = 3, UINT8 = 4, INT16 = 5, BOOL = 10, HALF = 19 };
+
 struct TF_Tensor {
     int type, dimensions;
     int64_t dimension[MOST_DIMENSIONS];
@@ -41,10 +42,10 @@ struct TF_Tensor {
 
 static atomic_long tensors, waiters, came, failures;
 
-static int64_t size_of(int type) {
-    static const int64_t sizes[] = {[FLOAT] = 4,    [DOUBLE] = 8, [INT32] = 4, [UINT8] = 1,
-                                    [INT16] = 2,    [INT8] = 1,   [INT64] = 8, [BOOL] = 1,
-                                    [BFLOAT16] = 2, [HALF] = 2};
+static size_t size_of(int type) {
+    static const size_t sizes[] = {[FLOAT] = 4,    [DOUBLE] = 8, [INT32] = 4, [UINT8] = 1,
+                                   [INT16] = 2,    [INT8] = 1,   [INT64] = 8, [BOOL] = 1,
+                                   [BFLOAT16] = 2, [HALF] = 2};
     return type < 0 || type > HALF ? 0 : sizes[type];
 }
 
@@ -56,7 +57,7 @@ static TF_Tensor *new_tensor(int type, const int64_t *dimension, int dimensions,
         REQUIRE(dimension[i] >= 0 && !__builtin_mul_overflow(elements, dimension[i], &elements));
         made->dimension[i] = dimension[i];
     }
-    REQUIRE((int64_t)bytes == elements * size_of(type));
+    REQUIRE(bytes == (size_t)elements * size_of(type));
     REQUIRE((int64_t)bytes <= (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE));
     made->type = type;
     made->dimensions = dimensions;
@@ -88,7 +89,8 @@ static int64_t dimension(const TF_Tensor *tensor, int i) {
     return tensor->dimension[i];
 }
 
-Interface tf = {.new_tensor = new_tensor,
+Interface tf = {.size_of = size_of,
+                .new_tensor = new_tensor,
                 .delete_tensor = delete_tensor,
                 .data = data,
                 .bytes = bytes,
@@ -146,7 +148,6 @@ typedef struct {
 
 static void end_expected(Expected *expected, int how) {
     atomic_int *done = expected->done;
-    free(expected->waiter.place);
     free(expected);
     waiters--;
     if (done != NULL)
@@ -155,12 +156,9 @@ static void end_expected(Expected *expected, int how) {
 
 static void come(Waiter *waiter, TF_Tensor *tensor) {
     Expected *expected = (Expected *)waiter;
-    const char *values = tensor != NULL ? tensor->data : waiter->place;
-    size_t size = tensor != NULL ? tensor->bytes : waiter->bytes;
-    for (size_t at = 0; at < size; at++)
-        REQUIRE(expected->spoilt || values[at] == value_at(expected->label, at));
-    if (tensor != NULL)
-        delete_tensor(tensor);
+    for (size_t at = 0; at < tensor->bytes; at++)
+        REQUIRE(expected->spoilt || tensor->data[at] == value_at(expected->label, at));
+    delete_tensor(tensor);
     came++;
     end_expected(expected, 1);
 }
@@ -175,22 +173,17 @@ static int unwanted(Waiter *waiter) {
     return ((Expected *)waiter)->unwanted;
 }
 
-static Expected *new_expected(Label label, size_t size, int placed) {
+static Expected *new_expected(Label label) {
     Expected *made = calloc(1, sizeof *made);
     REQUIRE(made != NULL);
     made->waiter = (Waiter){.come = come, .failed = failed, .unwanted = unwanted};
-    if (placed) {
-        made->waiter.place = malloc(size + 1);
-        made->waiter.bytes = size;
-    }
     made->label = label;
     waiters++;
     return made;
 }
 
-static void expect(const Pair *pair, Label label, size_t size, int placed, int dropped,
-                   atomic_int *done) {
-    Expected *made = new_expected(label, size, placed);
+static void expect(const Pair *pair, Label label, int dropped, atomic_int *done) {
+    Expected *made = new_expected(label);
     made->done = done;
     made->unwanted = dropped;
     wire_receive(pair, label, &made->waiter);
@@ -244,7 +237,7 @@ static const int TYPES[] = {FLOAT, DOUBLE, INT32, UINT8, INT16, INT8, INT64, BOO
 static Header random_header(uint64_t *state, int64_t step) {
     Header header = {.label = {step, below(state, 1000)}, .dimensions = below(state, 9)};
     header.type = TYPES[below(state, sizeof TYPES / sizeof *TYPES)];
-    header.bytes = size_of(header.type);
+    header.bytes = (int64_t)size_of(header.type);
     for (int i = 0; i < header.dimensions; i++) {
         header.dimension[i] = below(state, 20) == 0 ? 0 : 1 + below(state, i < 2 ? 12 : 2);
         header.bytes *= header.dimension[i];
@@ -274,7 +267,7 @@ static void spoil(Header *header, uint64_t *state) {
         header->dimensions = 1 + below(state, MOST_DIMENSIONS);
         for (int i = 0; i < header->dimensions; i++)
             header->dimension[i] = sizes[below(state, 8)];
-        header->bytes = size_of(header->type);
+        header->bytes = (int64_t)size_of(header->type);
         for (int i = 0; i < header->dimensions; i++)
             header->bytes = (int64_t)((uint64_t)header->bytes * (uint64_t)header->dimension[i]);
         break;
@@ -310,7 +303,7 @@ static void send_frames(int64_t count, uint64_t seed) {
         REQUIRE(size <= sizeof values);
         fill(values, size, header.label);
         if (below(&state, 2) == 0) {
-            Expected *made = new_expected(header.label, size, size > 0 && below(&state, 2) == 0);
+            Expected *made = new_expected(header.label);
             made->unwanted = below(&state, 10) == 0;
             made->spoilt = spoilt || ends_early;
             wire_receive(&ours, made->label, &made->waiter);
@@ -359,7 +352,7 @@ static void send_unasked(int64_t size, int64_t labels) {
     fd = greeted(ticket, &its, &state);
     REQUIRE(fd >= 0);
     for (Label label = {1, 0}; label.step <= 100; label.step++, asked++) {
-        Expected *made = new_expected(label, (size_t)size, 0);
+        Expected *made = new_expected(label);
         made->spoilt = 1;
         wire_receive(&ours, label, &made->waiter);
         header.label = label;
@@ -389,18 +382,18 @@ static TF_Tensor *value_of(Label label, size_t size) {
 /* One value there and one back, as a step has them. */
 static void make_step(const Pair *out, const Pair *back, uint64_t *state) {
     size_t size = (size_t)(below(state, 10) == 0 ? below(state, 1 << 20) : 1 + below(state, 2000));
-    int placed = below(state, 2), dropped = below(state, 20) == 0;
+    int dropped = below(state, 20) == 0;
     Label there = {++step_of, 1}, home = {there.step, 2};
     atomic_int arrived = 0, returned = 0;
     if (below(state, 2)) { /* whichever is there first */
-        expect(back, there, size, placed, dropped, &arrived);
+        expect(back, there, dropped, &arrived);
         wire_send(out, there, value_of(there, size));
     } else if (wire_send(out, there, value_of(there, size))) {
-        expect(back, there, size, placed, dropped, &arrived);
+        expect(back, there, dropped, &arrived);
     } else {
         return;
     }
-    expect(out, home, size, placed, 0, &returned);
+    expect(out, home, 0, &returned);
     wire_send(back, home, value_of(home, size)); /* without a connection the other end fails */
     for (double limit = now() + 60; arrived == 0 || returned == 0;) {
         REQUIRE(now() < limit);

@@ -148,34 +148,7 @@ def test_a_run_that_fails_in_one_task_does_not_wait_for_its_messages_in_the_othe
             assert _run(session, received, feed={allowed: True}) == [7]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_is_put_into_its_place_is_received_there_if_it_is_float32(
-    pair: Pair, graph: tf.Graph, dtype: str
-) -> None:
-    count = 300_000
-    with tf.device(PS):
-        values = [tf.cast(tf.range(count) % 250 + first, dtype) for first in (0, 1)]
-    with tf.device(WORKER):
-        whole = tf.raw_ops.Empty(shape=[2 * count], dtype=tf.float32, init=False)
-        placed = [
-            python_ops().psclust_place(whole, value, [], at=at, count=count, block=1024)
-            for value, at in zip(values, (0, count), strict=True)
-        ]
-        with tf.control_dependencies(placed):
-            found = tf.identity(whole)
-    with _connected(pair, graph) as session:
-        # The graph that runs has one or the other.
-        wire = own_wire(graph)
-        assert wire is not None
-        assert {graph.get_operation_by_name(name).type for name in wire.sends} == {
-            "PsclustReceiveInto" if dtype == "float32" else "PsclustReceive"
-        }
-        expected = np.concatenate([np.arange(count) % 250 + first for first in (0, 1)])
-        for _ in range(5):
-            np.testing.assert_array_equal(_run(session, found)[0], expected)
-
-
-def test_a_run_that_is_cancelled_while_a_value_comes_into_its_place_does_no_harm(
+def test_a_run_that_is_cancelled_while_a_value_comes_does_no_harm(
     pair: Pair, graph: tf.Graph
 ) -> None:
     count = 25_000_000

@@ -126,7 +126,7 @@ def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_
         (np.zeros(8, np.int8), [np.ones(5, np.float32)], (0, 4, 4), "differ in size"),
         (np.zeros(7, np.int8), [], (0, 4, 4), "differ in size"),
         (ONES, [ONES], (0, 4, 4), "only what an int8 message says"),
-        (ONES, [], (-1, 4, 4), "negative"),
+        (ONES, [], (-1, 4, 4), "at is not"),
         (ONES, [], (0, 4, 1025), "not between 1 and 1024"),
     ],
 )

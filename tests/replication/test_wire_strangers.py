@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
 
 MAGIC = 0x3165726977637370
 FLOAT, INT32, STRING = 1, 3, 7
-STRANGERS, SHAKE_S = 64, 10  # as in strangers.c
+STRANGERS, SHAKE_S = 64, 10  # as in wire.c
 OWN_DESCRIPTORS = 500  # of the process that runs the test, at most
 SLACK = 10  # descriptors that TensorFlow itself takes meanwhile
 

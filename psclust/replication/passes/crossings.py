@@ -12,14 +12,12 @@ from functools import cache
 
 import tensorflow as tf
 
-from psclust.replication import kernels
 from psclust.replication.graph_walk import after, reached
 from psclust.replication.passes.narrow import place_of
 from psclust.replication.private_tensorflow import (
     in_control_flow,
     replace_uses,
     wait_instead,
-    waiting_for,
 )
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.wire.own_wire import OwnWire, allowed_wire
@@ -58,9 +56,6 @@ def use_own_wire() -> None:
             crossings.redirect(value)
     for operation in crossings.operations.values():
         crossings.redirect_order(operation)
-    for operation in crossings.operations.values():
-        if operation.type == "PsclustPlace":
-            _receive_into_place(operation, wire)
 
 
 class _Crossings:
@@ -112,27 +107,6 @@ def _perhaps_dead(operations: Iterable[Operation]) -> set[str]:
     switches = [each for each in operations if each.type == "Switch"]
     found = reached(switches, lambda one: [each for each in after(one) if each.type != "Merge"])
     return set(found)
-
-
-def _receive_into_place(place: Operation, wire: OwnWire) -> None:
-    """Makes a shard be received in the memory of the whole variable, if `place` would only copy it
-    there."""
-    whole, received, *base = place.inputs
-    if (
-        base
-        or received.op.name not in wire.sends
-        or received.dtype != tf.float32
-        or len(received.consumers()) > 1
-    ):
-        return
-    attributes = {name: received.op.get_attr(name) for name in ("own", "peer", "key")} | {
-        name: place.get_attr(name) for name in ("at", "count")
-    }
-    with tf.control_dependencies(None), tf.device(place.device):
-        arriving = kernels.in_use().psclust_receive_into(whole, **attributes, name=received.op.name)
-    wire.sends[arriving.name] = wire.sends.pop(received.op.name)
-    for user in waiting_for(place):
-        wait_instead(user, arriving, [place])
 
 
 def _is_constant(value: Tensor) -> bool:

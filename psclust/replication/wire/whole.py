@@ -2,7 +2,7 @@
 
 `tf.concat` begins when it has all of them, so a step that begins with one copies all the bytes
 before it computes anything. Here each shard is written into its place when it comes, and with the
-last one the whole is there. psclust's own kernel (`native/place_kernels.c`) takes a shard as it
+last one the whole is there. psclust's own kernel (`native/int8_kernels.c`) takes a shard as it
 has travelled, so that no copy of its values is made before.
 """
 
