@@ -108,9 +108,9 @@ static Entry *meet(Messages *messages, Label label, TF_Tensor *tensor, Waiter *w
     met = *at;
     *kept =
         met == NULL && made != NULL && !messages->ended && (tensor == NULL || passed < MOST_ALIKE);
-    if (met != NULL)
+    if (met != NULL) {
         *at = met->next;
-    else if (*kept) {
+    } else if (*kept) {
         *made = (Entry){NULL, label, tensor, waiter, now_ms()};
         *at = made;
     }
