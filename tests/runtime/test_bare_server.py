@@ -108,7 +108,7 @@ class TestForked:
             executed = library.start(
                 argv, env={**ENVIRONMENT, "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": root()}
             )
-            wait_until(lambda: ["-m", SERVER] == command_line(executed.pid)[3:5])
+            wait_until(lambda: command_line(executed.pid)[3:5] == ["-m", SERVER])
             assert command_line(forked.pid) != command_line(executed.pid)
         finally:
             for task in filter(None, (forked, executed)):
