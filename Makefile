@@ -54,7 +54,7 @@ wheel: system $(VENV)/bin/pip
 	$(BIN)/auditwheel show dist/*.whl
 
 check: system $(VENV)/.test
-	gcc -fsyntax-only -O3 -Wall -Wextra -Wconversion -Werror psclust/native/*.c
+	for file in psclust/native/*.c; do gcc -c -o /dev/null -O3 -Wall -Wextra -Wconversion -Werror $$file || exit 1; done
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not process and not tensorflow"
 
