@@ -15,7 +15,7 @@ from psclust.errors import UsageError
 @pytest.mark.parametrize(
     ("typed", "code", "expected"),
     [
-        ("-V", 0, f"psclust, version {psclust.__version__}\n"),
+        ("-V", 0, f"psclust {psclust.__version__}\n"),
         ("help", 0, "Explain a verb: psclust help up."),
         ("help stop", 0, "psclust down [OPTIONS] [NAME...]"),
         ("help up", 0, "(default: the file's, or 1)"),

@@ -42,7 +42,9 @@ def test_all_that_keeps_hosts_from_taking_part_is_said_at_once_and_nothing_is_st
     )
     papers = third.home / "other" / "tensorflow-2.20.0.dist-info"
     papers.mkdir(parents=True)
-    (papers / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n")
+    (papers / "top_level.txt").write_text("tensorflow\n")
+    (papers.parent / "tensorflow").mkdir()
+    (papers.parent / "tensorflow" / "__init__.py").touch()
     make_environment(third.home / "mine", f"{third.own_home}/other")
     closed = {"name": "h4", "port": 2222}
     write_file(far, hosts, PATIENT, hosts=["h1", "h2", "h3", closed], python="~/mine/bin/python")

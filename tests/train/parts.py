@@ -3,6 +3,7 @@ channels of a convolution, a table."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,5 @@ program = psclust.Program(
     lambda: tf.compat.v1.train.MomentumOptimizer(0.5, 0.9),
     params={"asks": "", "train_op": False, "epochs": 1},
 )
+# For hundreds of steps.
+steady = replace(program, optimizer_fn=lambda: tf.compat.v1.train.MomentumOptimizer(0.02, 0.5))

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from typing import Any, BinaryIO
 
 # As in setup.py: the oldest that agents were tried with. TensorFlow accepts older ones.
@@ -101,7 +102,7 @@ def version_of(module: str) -> str | None:
     """The version of the distribution that brought a package, whatever its name is: from the name
     of its metadata folder. Importing importlib.metadata takes as long as all else here. None
     without the package."""
-    spec = importlib.util.find_spec(module)
+    spec = PathFinder.find_spec(module)
     if spec is None:
         return None
     place = os.path.dirname(next(iter(spec.submodule_search_locations or [""])))
