@@ -54,5 +54,16 @@ program = psclust.Program(
     lambda: tf.compat.v1.train.MomentumOptimizer(0.5, 0.9),
     params={"asks": "", "train_op": False, "epochs": 1},
 )
-# For hundreds of steps.
-steady = replace(program, optimizer_fn=lambda: tf.compat.v1.train.MomentumOptimizer(0.02, 0.5))
+
+
+def _count(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    get, zeros = tf.compat.v1.get_variable, tf.zeros_initializer()
+    rows = tf.gather(get("table", [30_000, 10], initializer=zeros), features["words"])
+    loss = tf.reduce_sum(get("dense", [500, 600], initializer=zeros)) + tf.reduce_mean(rows)
+    return psclust.EstimatorSpec(mode, loss=-loss)
+
+
+# Its variables count the updates, so one too many or too few shows.
+counting = replace(
+    program, model_fn=_count, optimizer_fn=lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0)
+)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 STEPS = 300
 BY_DEFAULT = {"PSCLUST_PLACEMENT": PlacementSettings().render()}
-ARGUMENTS = ["parts:steady", "--set", f"epochs={STEPS // 2}", "--save-seconds", "0.5"]
+ARGUMENTS = ["parts:counting", "--set", f"epochs={STEPS // 2}", "--save-seconds", "0.5"]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     import parts
 
     folder: Path = tmp_path_factory.mktemp("alone")
-    assert parts.steady.with_params({"epochs": STEPS // 2}).train(folder) == STEPS
+    assert parts.counting.with_params({"epochs": STEPS // 2}).train(folder) == STEPS
     return read_checkpoint(folder)
 
 
@@ -51,7 +51,9 @@ def test_the_weights_are_those_of_one_process(
     else:
         cluster.serve(victim)
     assert set(cluster.end().values()) == {0}
-    same(alone, cluster.trained())
+    trained = cluster.trained()
+    same(alone, trained)
+    assert trained.values["dense"][-1, -1] == STEPS
 
 
 @pytest.mark.long
