@@ -218,7 +218,12 @@ def test_an_older_tensorflow_everywhere_is_only_a_note() -> None:
                     "servers would listen on every interface (lo 127.0.0.1, eth0 10.0.0.1), "
                     "and sessions never notice a host that is cut off. Install gcc, "
                     "and psclust again, there or here; or close the ports by a firewall."
-                )
+                ),
+                (
+                    "note a kernels: psclust's kernels and its own wire are not built for this "
+                    "machine: TensorFlow's ops and wire are used, which take more time and CPU. "
+                    "Install gcc, and psclust again, there or here."
+                ),
             ],
         ),
         (

@@ -207,6 +207,14 @@ def _fork_server(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
 def _kernels(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     if host.build is None:
         return
+    if host.shim is None:  # built by the same compiler
+        yield Verdict(
+            "note",
+            "psclust's kernels and its own wire are not built for this machine: TensorFlow's ops "
+            "and wire are used, which take more time and CPU",
+            "Install gcc, and psclust again, there or here.",
+        )
+        return
     if host.fit is None:
         yield Verdict(
             "ok",
