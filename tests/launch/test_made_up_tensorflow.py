@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from beds.command import CommandBed
+from beds.learning import DIGITS
 from psclust.spec.tensorflow_builds import (
     FITS,
     LIBRARY,
@@ -26,7 +27,7 @@ from psclust.spec.tensorflow_builds import (
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
-DIGITS = ["--ps", "1", "--workers", "2", "psclust.examples.digits:program", "--max-steps", "40"]
+TRAIN = ["--ps", "1", "--workers", "2", DIGITS, "--max-steps", "40"]
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +85,14 @@ def test_it_is_tested_once_and_all_that_fits_is_used(
     assert code == 0, said
     assert re.search(r"tensorflow +2\.99\.0", said), said
     assert "is not known: the first task to start tests whether psclust's kernels" in said
-    code, said = made_up.run("up", *DIGITS)
+    code, said = made_up.run("up", *TRAIN)
     assert code == 0, said
     assert "not fit" not in said
     result = kept(made_up, environment)
     assert result.read_text() in map(str, FITS[:-2]), "a layout that is known"
     before = result.stat().st_mtime_ns
     assert "own wire fit this build" in made_up.run("doctor", "--python", python)[1]
-    assert made_up.run("up", *DIGITS)[0] == 0
+    assert made_up.run("up", *TRAIN)[0] == 0
     assert result.stat().st_mtime_ns == before
 
 
@@ -120,7 +121,7 @@ def test_what_does_not_fit_is_off_and_said_once(
     result = kept(made_up, environment)
     result.parent.mkdir(parents=True)
     result.write_text(str(fit))
-    code, said = made_up.run("up", *DIGITS)
+    code, said = made_up.run("up", *TRAIN)
     assert code == 0, said
     assert said.count("not fit") == said.count(said_by_chief) == 1, said
     assert re.search(r"evaluation: accuracy \S+", said), said
@@ -133,6 +134,6 @@ def test_what_does_not_fit_is_off_and_said_once(
 def test_tasks_that_are_executed_find_psclust_which_that_python_lacks(
     made_up: CommandBed,
 ) -> None:
-    code, said = made_up.run("up", "--no-preload", *DIGITS)
+    code, said = made_up.run("up", "--no-preload", *TRAIN)
     assert code == 0, said
     assert re.search(r"evaluation: accuracy \S+", said), said

@@ -45,13 +45,8 @@ def test_the_weights_are_those_of_one_process(
     cluster = processes(replication, True, *ARGUMENTS, environment=BY_DEFAULT)
     client = "client:0" if replication == "in-graph" else "worker:1"
     cluster.reach(client, 40)
-    cluster.kill(victim)
-    if victim in cluster.clients:
-        cluster.start(victim)
-    else:
-        cluster.serve(victim)
-    assert set(cluster.end().values()) == {0}
-    trained = cluster.trained()
+    cluster.replace(victim)
+    trained = cluster.end_well()
     same(alone, trained)
     assert trained.values["dense"][-1, -1] == STEPS
 
@@ -63,10 +58,5 @@ def test_asynchronous_workers_make_all_their_steps(
 ) -> None:
     cluster = processes("between-graph", False, *ARGUMENTS, environment=BY_DEFAULT)
     cluster.reach("worker:1", 40)
-    cluster.kill(victim)
-    if victim in cluster.clients:
-        cluster.start(victim)
-    else:
-        cluster.serve(victim)
-    assert set(cluster.end().values()) == {0}
-    assert cluster.trained().values["psclust/positions"].tolist() == [STEPS, STEPS]
+    cluster.replace(victim)
+    assert cluster.end_well().positions == [STEPS, STEPS]
