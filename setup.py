@@ -33,7 +33,7 @@ TENSORBOARD = "tensorboard>=2.15"
 NATIVE = Path("psclust/native")
 KERNELS = ["kernels", "int8_kernels"]
 WIRE = ["wire", "wire_kernels", "connection", "messages", "tensorflow_private"]
-LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
+LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE], "tls": ["tls"]}
 PLAIN: Any = {
     "optional": True,
     "py_limited_api": True,
@@ -59,9 +59,9 @@ setup(
         "psclust.native": ["*.c", "*.h", "*.md"],
     },
     # Not Python modules but shared libraries, one loaded into servers with LD_PRELOAD, one by
-    # TensorFlow. Optional: without a C compiler psclust still installs; `psclust up` reports that
-    # the shim is missing, programs that would use the kernels that those are. The kernels round as
-    # TensorFlow's ops do: no product and sum in one.
+    # TensorFlow, one by forwarders. Optional: without a C compiler psclust still installs;
+    # `psclust up` reports that the shim is missing, programs that would use the kernels that those
+    # are. The kernels round as TensorFlow's ops do: no product and sum in one.
     ext_modules=[
         Extension(
             f"psclust.native._{name}",

@@ -42,6 +42,7 @@ LAUNCHER = (
     ("rundir",),
     ("plan",),
     ("transport", "pods"),
+    ("forward",),
     ("supervise",),
     ("reach", "agent"),
     ("control",),

@@ -33,21 +33,27 @@ class Identity:
 class AgentAccess:
     """How to reach the agent of `host`. target: its `address:port`. lease_s: how long it runs
     without contact. via: how to open a tunnel to its host (`psclust.reach.ways`); None to connect
-    directly."""
+    directly. network: of its host (`psclust.agent.addresses.network`). client: with what the
+    launching machine takes part in what the hosts forward; None: it does not."""
 
     host: str
     target: str
     identity: Identity
     lease_s: float
     via: Mapping[str, Any] | None = None
+    network: str = ""
+    client: Identity | None = None
 
     def to_json(self) -> str:
-        return json.dumps({**self.__dict__, "identity": self.identity.to_json()})
+        client = self.client.to_json() if self.client else None
+        return json.dumps({**self.__dict__, "identity": self.identity.to_json(), "client": client})
 
     @classmethod
     def from_json(cls, text: str) -> AgentAccess:
         data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "identity": Identity.from_json(data["identity"])})
+        client = Identity.from_json(data["client"]) if data["client"] else None
+        identity = Identity.from_json(data["identity"])
+        return cls(**{**data, "identity": identity, "client": client})
 
 
 def server_name(host: str) -> str:

@@ -18,8 +18,10 @@ from psclust.agent.records import facts_message, plan_of
 from psclust.agent.refusal import refuse
 from psclust.agent.update_stream import stream_updates
 from psclust.errors import PsclustError
+from psclust.forward.forwarder_process import ForwarderProcess, Route
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
+from psclust.spec.port_range import is_fixed
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.ports import listen_in
 from psclust.transport.process_facts import Inspected, accepts, inspect_host
@@ -32,11 +34,12 @@ _LISTEN_S = 30.0
 
 class AgentService:
     """Turns RPCs into calls of an Agent. sent_reason: set when the supervisor has been sent the
-    agent's reason to stop."""
+    agent's reason to stop. forwarder: of an encrypted run."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, forwarder: ForwarderProcess | None = None) -> None:
         self.sent_reason = threading.Event()
         self._agent = agent
+        self._forwarder = forwarder
         self._listeners: list[socket.socket] = []
         self._gpus = GpuReader()
 
@@ -45,11 +48,18 @@ class AgentService:
         wanted = [
             PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports
         ]
+        if self._forwarder is not None:
+            self._forwarder.forget([int(each.wanted) for each in wanted if is_fixed(each.wanted)])
         try:
             ports = self._agent.call(lambda transport: transport.reserve(wanted))
         except PsclustError as error:
             refuse(context, error)
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
+
+    def Forward(self, request: pb.ForwardRequest, context: grpc.ServicerContext) -> pb.ForwardReply:
+        assert self._forwarder is not None
+        routes = [Route(each.port, each.host, each.address) for each in request.routes]
+        return pb.ForwardReply(taken=self._forwarder.forward(routes))
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Empty:
         with _retried_when_stopping(context):

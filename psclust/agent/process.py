@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psclust
 from psclust.agent import guard
 from psclust.agent.access import Identity
-from psclust.agent.addresses import own_addresses
+from psclust.agent.addresses import network, own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.task_environment import THREADS, HostEnvironment, library_environment
 from psclust.rundir.atomic_file import write_required
@@ -27,7 +27,10 @@ from psclust.rundir.log_tail import last_line
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import add_secure_port
 from psclust.transport.process_stat import START_TICKS, stat_fields
-from psclust.transport.server_shim import server_shim
+from psclust.transport.server_shim import server_shim, tls_library
+
+if TYPE_CHECKING:
+    from psclust.forward.forwarder_process import ForwarderProcess
 
 _TELL_S = 2.0  # for a supervisor that is connecting when the agent stops
 OPTIONS = [
@@ -47,7 +50,8 @@ class AgentRequest:
     host: its name in the cluster file. folder: the run's on this host. address: where to listen,
     unless there is an `interface`: its name, or a subnet such as 10.0.0.0/8. ports: auto, or a
     range. environ: variables for all tasks, which may be secret. warm: fork servers to start at
-    once. version: of the launcher's psclust.
+    once. forwarder: with what its forwarder shows who it is; None: the run is not encrypted.
+    version: of the launcher's psclust.
     """
 
     host: str
@@ -60,10 +64,13 @@ class AgentRequest:
     interface: str | None = None
     ports: str = "auto"
     warm: tuple[Load, ...] = ()
+    forwarder: Identity | None = None
     version: str = psclust.__version__
 
     def to_json(self) -> str:
-        return json.dumps({**self.__dict__, "identity": self.identity.to_json()})
+        forwarder = self.forwarder.to_json() if self.forwarder else None
+        identity = self.identity.to_json()
+        return json.dumps({**self.__dict__, "identity": identity, "forwarder": forwarder})
 
     @classmethod
     def from_json(cls, text: str) -> AgentRequest:
@@ -73,6 +80,7 @@ class AgentRequest:
                 **data,
                 "identity": Identity.from_json(data["identity"]),
                 "warm": tuple(data["warm"]),
+                "forwarder": Identity.from_json(data["forwarder"]) if data["forwarder"] else None,
             }
         )
 
@@ -83,7 +91,8 @@ class AgentReply:
 
     address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
     None if it was not built. environ: the variables that tasks inherit and that planning depends
-    on. cores: how many it may use.
+    on. cores: how many it may use. forwarder: the port of its forwarder, 0 without one. network:
+    see `psclust.agent.addresses.network`.
     """
 
     pid: int
@@ -95,6 +104,8 @@ class AgentReply:
     shim: str | None
     environ: Mapping[str, str]
     cores: int
+    forwarder: int
+    network: str
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -180,7 +191,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     for load in request.warm:
         transport.warm(sys.executable, load, {})
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
-    service = AgentService(agent)
+    forwarder = _forwarder(request)
+    service = AgentService(agent, forwarder)
     serve_agent(service, server)
     identity = request.identity
     credentials = grpc.ssl_server_credentials(
@@ -189,6 +201,24 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     address = choose_address(request)
     port = add_secure_port(server, credentials, address, request.ports)
     server.start()
+    reply = _reply((address, port), folder, here, forwarder.port if forwarder else 0)
+    with open(ready, "w", encoding="utf-8") as pipe:
+        pipe.write(reply.to_json() + "\n")
+    agent.run(transport)
+    transport.close()
+    if forwarder is not None:
+        forwarder.close()
+    # A supervisor that cannot connect any more would not learn why, and wait until the lease is
+    # over.
+    service.sent_reason.wait(_TELL_S)
+    # Time for the supervisor to receive the last updates.
+    server.stop(grace=0.5).wait()
+    return 0
+
+
+def _reply(
+    listens: tuple[str, int], folder: RunFolder, here: HostEnvironment, forwarder: int
+) -> AgentReply:
     names = (
         "TF_CONFIG",
         "LD_PRELOAD",
@@ -196,28 +226,28 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
         THREADS,
         *library_environment(HostEnvironment({}, "", "", None)),
     )
-    own = {name: environ[name] for name in names if name in environ}
-    reply = AgentReply(
+    return AgentReply(
         os.getpid(),
-        address,
-        port,
+        *listens,
         psclust.__version__,
         sys.executable,
         str(folder.path),
         here.shim,
-        own,
+        {name: here.environ[name] for name in names if name in here.environ},
         len(os.sched_getaffinity(0)),
+        forwarder,
+        network(),
     )
-    with open(ready, "w", encoding="utf-8") as pipe:
-        pipe.write(reply.to_json() + "\n")
-    agent.run(transport)
-    transport.close()
-    # A supervisor that cannot connect any more would not learn why, and wait until the lease is
-    # over.
-    service.sent_reason.wait(_TELL_S)
-    # Time for the supervisor to receive the last updates.
-    server.stop(grace=0.5).wait()
-    return 0
+
+
+def _forwarder(request: AgentRequest) -> ForwarderProcess | None:
+    if request.forwarder is None:
+        return None
+    from psclust.forward.forwarder_process import ForwarderProcess
+    from psclust.forward.tls import Credentials
+
+    credentials = Credentials.from_json(request.forwarder.to_json())
+    return ForwarderProcess(credentials, tls_library(), request.lease_s, request.ports)
 
 
 def choose_address(request: AgentRequest) -> str:

@@ -41,6 +41,7 @@ def plan_of(message: pb.TaskPlan) -> TaskPlan:
         elsewhere=message.elsewhere,
         failure_hint=_optional(message, "failure_hint"),
         summaries=_optional(message, "summaries"),
+        wire_port=_optional(message, "wire_port"),
     )
 
 

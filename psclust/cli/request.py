@@ -79,6 +79,7 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--role-by", ("role_by",), flags["role_by"]),
         ("--ports", ("ports",), flags["ports"]),
         ("--metrics", ("metrics",), flags["metrics"]),
+        ("--encrypt" if flags["encrypt"] else "--no-encrypt", ("encrypt",), flags["encrypt"]),
         ("--tensorboard", ("tensorboard",), flags["tensorboard"] or None),
         ("--python", ("python",), flags["python"]),
         ("--no-preload", ("preload",), False if no_preload else None),

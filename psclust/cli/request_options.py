@@ -106,6 +106,12 @@ _OPTIONS = (
         help="auto (default), a first port, or a range such as 2300-2399.",
     ),
     click.option(
+        "--encrypt/--no-encrypt",
+        "encrypt",
+        default=None,
+        help="On other hosts: whether what tasks send each other travels under TLS.",
+    ),
+    click.option(
         "--metrics",
         metavar="[ADDRESS:]PORT",
         help="Serve metrics to Prometheus there (address: 127.0.0.1).",

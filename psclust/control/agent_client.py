@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -31,6 +31,7 @@ from psclust.control.agent_channel import AgentChannel
 from psclust.control.agent_updates import AgentUpdates, HostListener
 from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
 from psclust.errors import StartError
+from psclust.forward.forwarder_process import Route
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
@@ -107,6 +108,11 @@ class AgentClient:
         reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
         return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
 
+    def forward(self, routes: Sequence[Route]) -> list[int]:
+        """Forward these ports of its host; returns those that are taken. Raises StartError."""
+        request = pb.ForwardRequest(routes=[pb.ForwardRequest.Route(**asdict(r)) for r in routes])
+        return list(self._call(self._stub.Forward, request).taken)
+
     def start(self, plan: TaskPlan, attempt: int) -> None:
         self._updates.begin(plan.task, attempt)
         request = pb.StartRequest(plan=plan_message(plan), attempt=attempt)
@@ -153,6 +159,10 @@ class AgentClient:
     def extend_lease(self, lease_s: float) -> None:
         self._lease.extend(lease_s)
         self._renew_now.set()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._contact is Contact.LOST
 
     def is_silent(self) -> bool:
         return is_silent(time.monotonic() - self._last_reply, self._lease.lease_s)

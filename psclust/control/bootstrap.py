@@ -40,7 +40,8 @@ class AgentSettings:
     hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
     tunnel, and how to open it (`psclust.reach.ways.tunnels_via`). standing: whether a host's
-    standing agent, if there is one, starts its agent."""
+    standing agent, if there is one, starts its agent. encrypt: whether the hosts forward what tasks
+    send each other; dials: whether the launching machine, too, has clients of theirs."""
 
     name: str
     lease_s: float
@@ -52,6 +53,8 @@ class AgentSettings:
     ports: str = "auto"
     via: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     standing: bool = True
+    encrypt: bool = False
+    dials: bool = False
 
 
 def start_agents(
@@ -64,6 +67,8 @@ def start_agents(
     as it accepts connections. Raises StartError with a line for each failure."""
     authority = Authority(settings.name)
     launcher = authority.launcher()
+    traffic = Authority(f"{settings.name} traffic")
+    client = traffic.forwarder("launcher") if settings.encrypt and settings.dials else None
 
     def start(host: str) -> AgentReply:
         request = AgentRequest(
@@ -77,6 +82,7 @@ def start_agents(
             interface=settings.interface,
             ports=settings.ports,
             warm=tuple(settings.warm.get(host, ())),
+            forwarder=traffic.forwarder(host) if settings.encrypt else None,
         )
         # On standard input all the way, as it holds secrets.
         question = {
@@ -97,6 +103,8 @@ def start_agents(
                 launcher,
                 settings.lease_s,
                 settings.via.get(host),
+                reply.network,
+                client,
             )
         )
         return reply
@@ -120,7 +128,8 @@ def remote_hosts(
                 cores=reply.cores,
             ),
             reply.folder,
-            addresses[host],
+            "127.0.0.1" if reply.forwarder else addresses[host],
+            f"{addresses[host]}:{reply.forwarder}" if reply.forwarder else None,
         )
         for host, reply in replies.items()
     }

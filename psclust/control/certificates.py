@@ -14,9 +14,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from psclust.agent.access import Identity, server_name
 
-LIFETIME = datetime.timedelta(days=365)
-# A host whose clock is behind must accept it too.
-_BACKDATED = datetime.timedelta(days=1)
+# A run may be longer than any date that is chosen, and a host's clock wrong. What ends the
+# certificates is that the authority's key is gone with the process that has made it: nobody gets
+# another one, and all who take these are processes of the run.
+_ALWAYS = (
+    datetime.datetime(1970, 1, 1),
+    datetime.datetime(9999, 12, 31, 23, 59, 59),
+)  # RFC 5280, 4.1.2.5
 
 
 class Authority:
@@ -25,7 +29,7 @@ class Authority:
     def __init__(self, cluster: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"psclust {cluster}"[:64])])
-        builder = _builder(self._name, self._name, self._key.public_key(), LIFETIME)
+        builder = _builder(self._name, self._name, self._key.public_key())
         builder = builder.add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
@@ -35,24 +39,29 @@ class Authority:
     def certificate(self) -> bytes:
         return self._certificate.public_bytes(Encoding.PEM)
 
-    def launcher(self, lifetime: datetime.timedelta = LIFETIME) -> Identity:
+    def launcher(self) -> Identity:
         """For the client side."""
-        return self._issue("launcher", ExtendedKeyUsageOID.CLIENT_AUTH, lifetime)
+        return self._issue("launcher", ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def agent(self, host: str, lifetime: datetime.timedelta = LIFETIME) -> Identity:
+    def agent(self, host: str) -> Identity:
         """For the server on `host`; clients check the name `server_name(host)`, not its address."""
-        return self._issue(server_name(host), ExtendedKeyUsageOID.SERVER_AUTH, lifetime)
+        return self._issue(server_name(host), ExtendedKeyUsageOID.SERVER_AUTH)
 
-    def _issue(
-        self, name: str, usage: x509.ObjectIdentifier, lifetime: datetime.timedelta
-    ) -> Identity:
+    def forwarder(self, host: str) -> Identity:
+        """For both sides. Of an authority of its own: what carries a run's traffic may not command
+        its agents."""
+        return self._issue(
+            server_name(host), ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+        )
+
+    def _issue(self, name: str, *usage: x509.ObjectIdentifier) -> Identity:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
-        builder = _builder(subject, self._name, key.public_key(), lifetime)
+        builder = _builder(subject, self._name, key.public_key())
         builder = builder.add_extension(
             x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False
         )
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
         builder = builder.add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
         )
@@ -65,15 +74,12 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    lifetime: datetime.timedelta,
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.timezone.utc)
+    begin, end = _ALWAYS
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
     return (
         builder.serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + lifetime)
+        .not_valid_before(begin)
+        .not_valid_after(end)
     )

@@ -10,6 +10,7 @@ from typing import TypeVar
 from psclust.agent.access import AgentAccess
 from psclust.control.agent_client import AgentClient
 from psclust.control.agent_updates import HostListener
+from psclust.control.forwarded_ports import ForwardedPorts
 from psclust.control.suspend_detector import start_suspend_detector
 from psclust.errors import PsclustError
 from psclust.plan.port_request import PortRequest
@@ -37,6 +38,7 @@ class RemoteTransport(Transport):
         self._listener = listener
         self._agents: dict[str, AgentClient] = {}
         self._hosts: dict[Task, str] = {}
+        self._forwarded = ForwardedPorts()
         self._suspended = start_suspend_detector()
         self._gpus = GpuReader()
 
@@ -57,6 +59,13 @@ class RemoteTransport(Transport):
             agent.extend_lease(lease_s)
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        forwarded = [request for request in requests if request.reached is not None]
+        ports = self._reserve([request for request in requests if request.reached is None])
+        if forwarded:
+            ports |= self._forwarded.reserve(forwarded, self._agents, self._reserve)
+        return ports
+
+    def _reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         groups: dict[str, list[PortRequest]] = {}
         for request in requests:
             self._hosts[request.task] = request.on
@@ -153,6 +162,7 @@ class RemoteTransport(Transport):
             [host for host, ended in zip(self._agents, stopped, strict=True) if not ended],
         )
         self._local.close()
+        self._forwarded.close()
 
     def _agent(self, task: Task) -> AgentClient | None:
         return self._agents.get(self._hosts.get(task, ""))

@@ -79,7 +79,7 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         """Reserve ports for tasks, on the hosts that will run them."""
         wanted = [
-            ((entry.task.job, entry.task.index), entry.host, entry.wanted, entry.on)
+            ((entry.task.job, entry.task.index), entry.host, entry.wanted, entry.on, entry.reached)
             for entry in requests
         ]
         ports = self._call("reserve", wanted)

@@ -103,6 +103,8 @@ def start_host_agents(
             ports=file.ports if is_range(file.ports) else "auto",
             via=tunnels_via(file, hosts),
             standing=has_standing_agents(file.reach_by),
+            encrypt=bool(file.encrypt),
+            dials=file.program is None and not any(job.command for job in file.jobs.values()),
         )
         replies = start_agents(
             pythons, agent_folders, settings, lambda access: client.add_agents([access])

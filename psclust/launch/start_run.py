@@ -16,7 +16,7 @@ from psclust.launch.host_agents import other_hosts, start_host_agents
 from psclust.launch.job_runs import job_folder
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost
+from psclust.plan.build_plan import RemoteHost, reached
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
@@ -109,7 +109,7 @@ def plan_run(
     hosts needs."""
     file = request.file
     layout = lay_out(file, lost) if lost else request.layout
-    layout = layout.reached_at({name: host.address for name, host in remote_hosts.items()})
+    layout = reached(layout, remote_hosts)
     ports = client.reserve(layout.port_requests(file.ports))
     plan = request.plan(folder, ports, remote_hosts, layout)
     if remote_hosts:

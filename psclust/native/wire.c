@@ -141,8 +141,9 @@ static void look_at_the_door(void) {
 }
 
 /* A socket that listens on every interface, as TensorFlow's server does; the server shim narrows
- * it to PSCLUST_BIND. port: 0: any. Returns -1 if there is none. */
-static int listening(int family, unsigned port) {
+ * it to PSCLUST_BIND. port: 0: any. reserved: whether it is this task's alone. Returns -1 if there
+ * is none. */
+static int listening(int family, unsigned port, int reserved) {
     /* Both kinds of address have the port at the same place, and zeros for every interface. */
     struct sockaddr_in6 every = {.sin6_family = (sa_family_t)family,
                                  .sin6_port = htons((uint16_t)port)};
@@ -150,6 +151,8 @@ static int listening(int family, unsigned port) {
     int off = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
+    if (reserved) /* psclust holds it, and shares it with whom says this */
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reserved, sizeof reserved);
     if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) ||
         bind(fd, (struct sockaddr *)&every, size) != 0 || listen(fd, SOMAXCONN) != 0) {
         close(fd);
@@ -166,9 +169,9 @@ static int listening_within(const char *range) {
         return -1;
     /* From the last on: tasks get theirs from the first on. */
     for (unsigned above = last + 1; fd < 0 && above > first; above--) {
-        fd = listening(AF_INET6, above - 1);
+        fd = listening(AF_INET6, above - 1, first == last);
         if (fd < 0) /* a machine without IPv6 */
-            fd = listening(AF_INET, above - 1);
+            fd = listening(AF_INET, above - 1, first == last);
     }
     return fd;
 }

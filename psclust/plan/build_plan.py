@@ -11,7 +11,7 @@ from psclust.plan import task_environment
 from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
-from psclust.plan.port_request import extra_port
+from psclust.plan.port_request import extra_port, wire_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
 from psclust.plan.summary_folder import chief_of, summary_folder
@@ -40,11 +40,21 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class RemoteHost:
     """A host with an agent: what tasks inherit there, the run's folder, and the address at which
-    others reach it."""
+    others reach it. forwarder: where its forwarder is reached by the others', if the run is
+    encrypted; then the address is 127.0.0.1."""
 
     environment: HostEnvironment
     folder: str
     address: str
+    forwarder: str | None = None
+
+
+def reached(layout: ClusterLayout, hosts: Mapping[str, RemoteHost]) -> ClusterLayout:
+    """The layout with the addresses of these hosts."""
+    return layout.reached_at(
+        {name: host.address for name, host in hosts.items()},
+        {name: host.forwarder for name, host in hosts.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +138,7 @@ def _request(
     scripts: Mapping[str, ScriptFacts],
     remote_hosts: Mapping[str, RemoteHost],
 ) -> _Request:
-    layout = layout.reached_at({name: host.address for name, host in remote_hosts.items()})
+    layout = reached(layout, remote_hosts)
     return _Request(
         file,
         launcher,
@@ -220,6 +230,7 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
         restart=_restart(request, entry),
         recovery_wait_s=file.recovery_wait or None,
         free_port=free_port,
+        wire_port=request.ports.get(wire_port(task)),
         elsewhere=not request.role_by[task.job].learns_addresses,
         failure_hint=request.role_by[task.job].hint,
     )
@@ -308,6 +319,9 @@ def _environment(
         task.job == PS or (task.job == WORKER and request.layout.replication == IN_GRAPH)
     ):
         env["PSCLUST_PORTS"] = ports
+    own = request.ports.get(wire_port(task))
+    if own is not None:
+        env["PSCLUST_PORTS"] = f"{own}-{own}"
     if program is not None and program.is_psclust:
         env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH
         env["PSCLUST_UPDATE"] = file.update

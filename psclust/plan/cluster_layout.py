@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from psclust.plan.job_plan import JobPlan, plan_jobs, replication_of
-from psclust.plan.port_request import PortRequest, extra_port
+from psclust.plan.port_request import PortRequest, extra_port, wire_port
 from psclust.spec.cluster import ClusterSpec, Host, Task, numeric
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import assign, reassign
@@ -18,17 +18,20 @@ from psclust.spec.port_range import is_fixed, is_range
 class ClusterLayout:
     """`jobs` in the order in which TensorFlow lists them; `hosts`: of every task; `lost`: those
     that have no task any more; `addresses`: of hosts that others reach by another address than
-    their name."""
+    their name; `forwarders`: of hosts whose tasks have the same address of 127.0.0.1 everywhere."""
 
     jobs: tuple[JobPlan, ...]
     hosts: Mapping[Task, Host]
     replication: str | None
     lost: tuple[str, ...] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)
+    forwarders: Mapping[str, str | None] = field(default_factory=dict)
 
-    def reached_at(self, addresses: Mapping[str, str]) -> ClusterLayout:
+    def reached_at(
+        self, addresses: Mapping[str, str], forwarders: Mapping[str, str | None]
+    ) -> ClusterLayout:
         """The same with these addresses of hosts."""
-        return replace(self, addresses=addresses)
+        return replace(self, addresses=addresses, forwarders=forwarders)
 
     @property
     def tasks(self) -> list[Task]:
@@ -41,17 +44,18 @@ class ClusterLayout:
         """The ports to reserve before addresses are known, in task order."""
         requests = []
         for entry in self.jobs:
-            requests += [
-                self._port_request(entry.job, task, default)
-                for task in (entry.tasks if entry.in_cluster else ())
-            ]
             wanted = entry.job.ports or default
             free = wanted if is_range(wanted) else "auto"
-            extra = entry.tasks if entry.free_port else ()
-            requests += [
-                PortRequest(extra_port(task), self.advertised(task), free, self.hosts[task].name)
-                for task in extra
-            ]
+            if entry.in_cluster:
+                requests += [self._task_port(entry.job, task, wanted) for task in entry.tasks]
+            if entry.free_port:
+                requests += [self._request(extra_port(task), task, free) for task in entry.tasks]
+            if entry.in_cluster and entry.program is None:
+                requests += [
+                    self._request(wire_port(task), task, free)
+                    for task in entry.tasks
+                    if self._forwarder(task) is not None
+                ]
         return requests
 
     def fixed_ports(self, default: str) -> dict[Task, int]:
@@ -82,18 +86,19 @@ class ClusterLayout:
         name = self.hosts[task].name
         return self.addresses.get(name, numeric(name))
 
-    def _port_request(self, job: Job, task: Task, default: str) -> PortRequest:
-        on = self.hosts[task].name
+    def _task_port(self, job: Job, task: Task, wanted: str) -> PortRequest:
         if job.addresses:
             given, _, port = job.addresses[task.index].rpartition(":")
-            return PortRequest(task, given, port, on)
-        wanted = job.ports or default
-        return PortRequest(
-            task,
-            self.advertised(task),
-            str(int(wanted) + task.index) if is_fixed(wanted) else wanted,
-            on,
-        )
+            return replace(self._request(task, task, port), host=given)
+        own = str(int(wanted) + task.index) if is_fixed(wanted) else wanted
+        return self._request(task, task, own)
+
+    def _request(self, name: Task, task: Task, wanted: str) -> PortRequest:
+        on = self.hosts[task].name
+        return PortRequest(name, self.advertised(task), wanted, on, self._forwarder(task))
+
+    def _forwarder(self, task: Task) -> str | None:
+        return self.forwarders.get(self.hosts[task].name)
 
 
 def lay_out(file: ClusterFile, lost: Sequence[str] = ()) -> ClusterLayout:

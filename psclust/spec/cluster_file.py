@@ -170,6 +170,11 @@ class _Common(KeyModel):
         "where tasks listen and are reached; default: the address that SSH reached, "
         "or another one that every host reaches.",
     )
+    encrypt: bool = Field(
+        default=False,
+        description="On other hosts: carry what tasks send each other under TLS; every task then "
+        "has the same address of 127.0.0.1 on every host, and no other port.",
+    )
     tunnel: bool = Field(
         default=False,
         description="Connect to the agents on other hosts through SSH rather than to a port.",

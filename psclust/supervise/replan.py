@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pydantic import TypeAdapter
 
 from psclust.errors import NoRoomError, StartError
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.build_plan import RemoteHost, Run, build_plan, reached
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.port_request import PortRequest
 from psclust.plan.script_facts import ScriptFacts
@@ -35,9 +35,7 @@ class PlanInputs:
 
     def lay_out(self, lost: Sequence[str]) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
-        return lay_out(self.file, lost).reached_at(
-            {name: host.address for name, host in self.remote_hosts.items()}
-        )
+        return reached(lay_out(self.file, lost), self.remote_hosts)
 
     def plan(self, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]) -> Plan:
         """See `psclust.plan.build_plan.build_plan`."""

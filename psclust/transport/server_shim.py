@@ -1,5 +1,4 @@
-"""Locates the server shim, the library that keeps TensorFlow's servers on one interface, detects
-lost peers and makes servers small."""
+"""Locates psclust's shared libraries for hosts."""
 
 from __future__ import annotations
 
@@ -10,13 +9,23 @@ import psclust
 
 
 def server_shim() -> str | None:
-    """Its path; None if it could not be built."""
+    """The library that keeps TensorFlow's servers on one interface, detects lost peers and makes
+    servers small: its path; None if it could not be built."""
+    return _library("_server_shim")
+
+
+def tls_library() -> str | None:
+    """The one that forwarders use (`psclust.forward`)."""
+    return _library("_tls")
+
+
+def _library(name: str) -> str | None:
     folder = Path(psclust.__file__).parent / "native"
     return next(
         (
             str(path)
             for suffix in EXTENSION_SUFFIXES
-            if (path := folder / f"_server_shim{suffix}").exists()
+            if (path := folder / f"{name}{suffix}").exists()
         ),
         None,
     )

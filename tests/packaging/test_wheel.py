@@ -90,7 +90,7 @@ def test_it_has_psclust_and_its_libraries_and_no_tests(wheel: Path) -> None:
     assert testing == {"__init__.py", "pytest_plugin.py", "wait.py"}
     assert "psclust/cli/run_report/page.html" in names
     assert {name for name in names if name.endswith(".so")} == {
-        f"psclust/native/{library}.abi3.so" for library in ("_server_shim", "_kernels")
+        f"psclust/native/{library}.abi3.so" for library in ("_server_shim", "_kernels", "_tls")
     }
     assert wheel.name.startswith(f"psclust-{psclust.__version__}-cp310-abi3-linux_")
 

@@ -176,6 +176,7 @@ def test_psclust_goes_where_it_is_not_and_is_imported_from_there(
             "True",
             f"{found.psclust}/psclust/native/_kernels.so",
             f"{found.psclust}/psclust/native/_server_shim.so",
+            f"{found.psclust}/psclust/native/_tls.so",
         ]
     assert sent(send(ssh, missing, None)) == dict.fromkeys(("h1", "h2"), (0, 0))
 

@@ -110,4 +110,5 @@ def test_psclust_itself_goes_with_its_libraries_under_names_for_every_python() -
     assert [name for name in names if name.endswith(".so")] == [
         "psclust/native/_kernels.so",
         "psclust/native/_server_shim.so",
+        "psclust/native/_tls.so",
     ]

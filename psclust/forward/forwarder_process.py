@@ -1,0 +1,169 @@
+"""A forwarder, as seen by the process that has it: an agent, or a supervisor for its own host."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import psclust
+from psclust import framing
+from psclust.errors import StartError
+from psclust.forward.tls import Credentials
+from psclust.spec.tensorflow_builds import LIBRARY
+from psclust.transport.ports import listen_in
+
+LOG = logging.getLogger(__name__)
+
+_AGAIN_S = 0.2  # between two starts of the process
+# By a path of its own: the folder of the program that runs may have modules of any name.
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import socket; "
+    "from psclust.forward.forwarder import main; main(socket.socket(fileno=int(sys.argv[2])))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A port of 127.0.0.1 whose task runs on `host` (the name in its certificate), where the
+    forwarder is at `address`, a port in it."""
+
+    port: int
+    host: str
+    address: str
+
+    def message(self) -> bytes:
+        address, _, port = self.address.rpartition(":")
+        return json.dumps({"host": self.host, "address": [address, int(port)]}).encode()
+
+
+class ForwarderProcess:
+    """Starts the process, and starts it again whenever it ends: its sockets are kept here, so no
+    connection is refused meanwhile; those that it carried are gone.
+
+    native: psclust's library for TLS, None where it was not built. ports: a range, or auto, of the
+    port for other hosts; None: no task runs here. Raises StartError, OSError."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        native: str | None,
+        peer_timeout_s: float,
+        ports: str | None,
+    ) -> None:
+        self._first = json.dumps(
+            {
+                "credentials": asdict(credentials),
+                "native": native,
+                "tensorflow": find_tensorflow(),
+                "peer_timeout_s": peer_timeout_s,
+            }
+        ).encode()
+        self._listeners: dict[int, tuple[socket.socket, bytes]] = {}
+        self._guard = threading.Lock()  # of what follows, and of `_listeners`
+        self._closed = False
+        self._door: socket.socket | None = None
+        if ports is not None:
+            self._door = listen_in("0.0.0.0", ports)
+            self._listeners[self.port] = self._door, b"null"
+        self._control = self._start()
+        threading.Thread(target=self._watch, name="forwarder", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Where forwarders of other hosts connect to, on every interface; 0: nowhere."""
+        return int(self._door.getsockname()[1]) if self._door is not None else 0
+
+    def forward(self, routes: Sequence[Route]) -> list[int]:
+        """From now on; in place of earlier routes of the same ports. Returns the ports that others
+        have taken."""
+        busy = []
+        with self._guard:
+            for route in routes:
+                self._forget(route.port)
+                try:
+                    listener = listen_in("127.0.0.1", str(route.port))
+                except StartError:
+                    busy.append(route.port)
+                    continue
+                self._listeners[route.port] = listener, route.message()
+                with suppress(OSError):  # the next process will be given it
+                    framing.send(self._control, route.message(), [listener.fileno()])
+        return busy
+
+    def forget(self, ports: Sequence[int]) -> None:
+        """Free ports, for tasks that are to run here."""
+        with self._guard:
+            for port in ports:
+                self._forget(port)
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            with suppress(OSError):
+                self._control.shutdown(socket.SHUT_RDWR)  # `_watch` waits for it
+            for listener, _ in self._listeners.values():
+                listener.close()
+
+    def _forget(self, port: int) -> None:
+        if port in self._listeners:
+            listener, _ = self._listeners.pop(port)
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # the process has it, too
+            listener.close()
+
+    def _start(self) -> socket.socket:
+        """The socket by which the new process is told what to do. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        folder = str(Path(psclust.__file__).parents[1])
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _START, folder, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        # Whoever started this process reaps all children; Popen must not wait for them.
+        process.returncode = 0
+        framing.send(ours, self._first)
+        for listener, message in self._listeners.values():
+            framing.send(ours, message, [listener.fileno()])
+        return ours
+
+    def _watch(self) -> None:
+        control = self._control
+        while True:
+            with suppress(OSError):
+                LOG.info("forwarding by %s", framing.receive(control)[0].decode())
+                framing.receive(control)  # until the process has ended
+            with self._guard:
+                control.close()
+                if self._closed:
+                    return
+                LOG.warning("the forwarder has ended; it is started again")
+                while True:
+                    try:
+                        control = self._control = self._start()
+                        break
+                    except OSError as error:
+                        LOG.warning("the forwarder: %s", error.strerror)
+                        time.sleep(_AGAIN_S)
+
+
+def find_tensorflow() -> str | None:
+    """The library of the TensorFlow that is installed, or in PSCLUST_TENSORFLOW."""
+    folder = os.environ.get("PSCLUST_TENSORFLOW")
+    if folder is None:
+        spec = find_spec("tensorflow")
+        folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None
+    path = Path(folder, LIBRARY) if folder is not None else None
+    return str(path) if path is not None and path.exists() else None

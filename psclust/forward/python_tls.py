@@ -1,0 +1,148 @@
+"""TLS by Python's `ssl`, for a host without psclust's C or without TensorFlow's library."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import ssl
+from contextlib import suppress
+
+from psclust.forward.tls import LIMIT_S, Credentials
+
+_ROOM = 1 << 17
+
+
+class PythonTls:
+    name = "Python's ssl"
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._contexts = {
+            accepts: _context(credentials, accepts=accepts) for accepts in (True, False)
+        }
+
+    def greet(self, sock: socket.socket, peer: str | None) -> PythonSession:
+        sock.settimeout(LIMIT_S)
+        # `wrap_socket` takes the descriptor away from its socket; the caller keeps that.
+        return PythonSession(
+            self._contexts[peer is None].wrap_socket(
+                sock.dup(),
+                server_side=peer is None,
+                server_hostname=peer,
+                suppress_ragged_eofs=False,
+            )
+        )
+
+
+class PythonSession:
+    def __init__(self, tls: ssl.SSLSocket) -> None:
+        self._tls = tls
+
+    def read(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            part = self._tls.recv(size - len(found))
+            if not part:
+                raise ConnectionResetError("the peer is gone")
+            found += part
+        return found
+
+    def write(self, data: bytes) -> None:
+        self._tls.sendall(data)
+
+    def carry(self, plain: socket.socket) -> None:
+        self._tls.setblocking(False)
+        plain.setblocking(False)
+        with suppress(OSError):
+            _Carried(self._tls, plain).run()
+
+    def close(self) -> None:
+        self._tls.close()
+
+
+class _Carried:
+    """As tls_carry of native/tls.c: one thread, as a TLS connection is not for two. `out`, `back`:
+    read from one side and not yet written to the other; None: that side has ended, and the other
+    knows."""
+
+    def __init__(self, tls: ssl.SSLSocket, plain: socket.socket) -> None:
+        self._tls, self._plain = tls, plain
+        self._out: bytes | None = b""
+        self._back: bytes | None = b""
+        self._wanted: dict[socket.socket, int] = {}
+
+    def run(self) -> None:
+        """Raises OSError when a side is cut off."""
+        while self._out is not None or self._back is not None:
+            self._wanted.clear()
+            moved = [self._send_some(), self._receive_some()]
+            if not any(moved):
+                waiting = select.poll()
+                for sock, events in self._wanted.items():
+                    waiting.register(sock, events)
+                waiting.poll()
+
+    def _want(self, sock: socket.socket, events: int) -> bool:
+        self._wanted[sock] = self._wanted.get(sock, 0) | events
+        return False
+
+    def _send_some(self) -> bool:
+        if self._out is None:
+            return False
+        if not self._out:
+            try:
+                self._out = self._plain.recv(_ROOM)
+            except BlockingIOError:
+                return self._want(self._plain, select.POLLIN)
+            if not self._out:
+                # The peer learns that this side has ended; what it sends still comes.
+                with suppress(ssl.SSLError):
+                    self._tls.unwrap()
+                    self._back = None  # it had ended, too
+                self._out = None
+                return True
+        return self._written()
+
+    def _written(self) -> bool:
+        try:
+            assert self._out is not None
+            self._out = self._out[self._tls.send(self._out) :]
+        except ssl.SSLWantReadError:
+            return self._want(self._tls, select.POLLIN)
+        except ssl.SSLWantWriteError:
+            return self._want(self._tls, select.POLLOUT)
+        return True
+
+    def _receive_some(self) -> bool:
+        if self._back is None:
+            return False
+        try:
+            if not self._back:
+                self._back = self._tls.recv(_ROOM)
+                if not self._back:
+                    self._plain.shutdown(socket.SHUT_WR)
+                    self._back = None
+                    return True
+            self._back = self._back[self._plain.send(self._back) :]
+        except ssl.SSLWantReadError:
+            return self._want(self._tls, select.POLLIN)
+        except ssl.SSLWantWriteError:
+            return self._want(self._tls, select.POLLOUT)
+        except BlockingIOError:
+            return self._want(self._plain, select.POLLOUT)
+        return True
+
+
+def _context(credentials: Credentials, *, accepts: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if accepts else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=credentials.authority)
+    if accepts:
+        context.num_tickets = 0
+    # It reads keys from files alone; this one is in memory.
+    with open(os.memfd_create("key"), "w", encoding="ascii") as file:
+        file.write(credentials.key + credentials.certificate)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+    return context

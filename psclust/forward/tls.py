@@ -1,0 +1,51 @@
+"""TLS 1.3 between two forwarders, as they use it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+LIMIT_S = 10.0
+"""For the peer to greet, and to say what it wants."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A host's key and certificate, and the authority that has signed those of all hosts; PEM."""
+
+    key: str
+    certificate: str
+    authority: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, str]) -> Credentials:
+        return cls(data["key"], data["certificate"], data["authority"])
+
+
+class Session(Protocol):
+    """A greeted connection. Its socket stays the caller's."""
+
+    def read(self, size: int) -> bytes:
+        """So many bytes. Raises OSError."""
+
+    def write(self, data: bytes) -> None:
+        """Raises OSError."""
+
+    def carry(self, plain: socket.socket) -> None:
+        """Carry what comes by `plain` to the peer, and back, until both have ended or one is cut
+        off."""
+
+    def close(self) -> None: ...
+
+
+class Tls(Protocol):
+    """How to greet a peer. name: what the result is known by."""
+
+    name: str
+
+    def greet(self, sock: socket.socket, peer: str | None) -> Session:
+        """peer: the name in the certificate of the side that accepts; None: this side accepts.
+        Raises OSError where the peer has no certificate of the authority or another name, or is
+        silent."""
