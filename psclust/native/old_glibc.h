@@ -12,7 +12,6 @@
 #endif
 
 #ifdef BEFORE_2_34
-__asm__(".symver dladdr, dladdr@" BEFORE_2_34);
 __asm__(".symver dlopen, dlopen@" BEFORE_2_34);
 __asm__(".symver dlsym, dlsym@" BEFORE_2_34);
 __asm__(".symver pthread_create, pthread_create@" BEFORE_2_34);

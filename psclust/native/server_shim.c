@@ -100,16 +100,42 @@ static int is_reserved(const Address *address) {
     return reserved != NULL && port_of(address) != 0 && atoi(reserved) == port_of(address);
 }
 
+typedef struct {
+    uintptr_t address;
+    const char *library;
+} Held;
+
+static int holds(struct dl_phdr_info *info, size_t size, void *data) {
+    Held *held = data;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD &&
+            held->address - (info->dlpi_addr + part->p_vaddr) < part->p_memsz) {
+            held->library = *info->dlpi_name != 0 ? info->dlpi_name : program_invocation_name;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The path of the library, or program, that has the code; NULL: none. dladdr would read all of its
+ * symbols, which takes 30 ms of libtensorflow_cc. */
+static const char *library_of(const void *code) {
+    Held held = {(uintptr_t)code, NULL};
+    dl_iterate_phdr(holds, &held);
+    return held.library;
+}
+
 /* Whether the code at `caller` is TensorFlow's, whose gRPC is linked into its libraries, or
  * psclust's. */
 static int is_server(const void *caller) {
-    Dl_info found;
-    const char *name;
+    const char *name = library_of(caller), *slash;
 
-    if (dladdr(caller, &found) == 0 || found.dli_fname == NULL)
+    if (name == NULL)
         return 1; /* unknown: rather an interface too few than one too many */
-    name = strrchr(found.dli_fname, '/');
-    name = name != NULL ? name + 1 : found.dli_fname;
+    slash = strrchr(name, '/');
+    name = slash != NULL ? slash + 1 : name;
     return strstr(name, "tensorflow") != NULL ||
            strncmp(name, "_kernels.", sizeof "_kernels." - 1) == 0;
 }
@@ -220,15 +246,12 @@ static uint64_t build_of(const char *path) {
  * RTLD_NEXT: TensorFlow's library is loaded later, and for itself. verified: whether it is in one
  * of VERIFIED. */
 static void *own_function(const void *caller, const char *name, int *verified) {
-    void *library = NULL, *function = NULL;
-    Dl_info found;
+    const char *path = library_of(caller);
+    void *library = path != NULL ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *function = library != NULL ? dlsym(library, name) : NULL;
     *verified = 0;
-    if (dladdr(caller, &found) != 0 && found.dli_fname != NULL)
-        library = dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (library != NULL)
-        function = dlsym(library, name);
-    if (function != NULL && dladdr(function, &found) != 0 && found.dli_fname != NULL) {
-        uint64_t build = build_of(found.dli_fname);
+    if (function != NULL && (path = library_of(function)) != NULL) {
+        uint64_t build = build_of(path);
         for (size_t i = 0; i < sizeof VERIFIED / sizeof *VERIFIED; i++)
             *verified |= build == VERIFIED[i];
     }
