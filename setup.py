@@ -33,7 +33,11 @@ TENSORBOARD = "tensorboard>=2.15"
 NATIVE = Path("psclust/native")
 KERNELS = ["kernels", "int8_kernels"]
 WIRE = ["wire", "wire_kernels", "connection", "messages", "tensorflow_private"]
-LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE], "tls": ["tls"]}
+LIBRARIES = {
+    "server_shim": ["server_shim", "admission", "peer_owner"],
+    "kernels": [*KERNELS, *WIRE],
+    "tls": ["tls"],
+}
 PLAIN: Any = {
     "optional": True,
     "py_limited_api": True,

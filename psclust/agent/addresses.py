@@ -14,6 +14,11 @@ _IFREQ = struct.Struct("16s2xH4s16x")  # name; of the struct sockaddr_in the por
 _MOST = 1024
 
 
+def every_own_address() -> list[str]:
+    """Of all interfaces, as `own_addresses`, sorted."""
+    return sorted(address for addresses in own_addresses().values() for address in addresses)
+
+
 def own_addresses() -> dict[str, list[str]]:
     """Interface -> its IPv4 addresses, without loopback addresses (127.0.0.0/8)."""
     buffer = array.array("B", bytes(_MOST * _IFREQ.size))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import grpc
 
 from psclust.agent import agent_pb2 as pb
-from psclust.agent.addresses import own_addresses
+from psclust.agent.addresses import every_own_address
 from psclust.agent.agent import Agent, StoppingError
 from psclust.agent.records import facts_message, plan_of
 from psclust.agent.refusal import refuse
@@ -93,14 +93,14 @@ class AgentService:
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
-        facts = inspect_host(processes, list(request.addresses), self._gpus.processes())
+        facts = inspect_host(
+            processes, list(request.addresses), self._agent.folder, self._gpus.processes()
+        )
         return facts_message(facts)
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
-        for address in request.addresses or sorted(
-            address for addresses in own_addresses().values() for address in addresses
-        ):
+        for address in request.addresses or every_own_address():
             try:
                 listener = listen_in(address, request.ports)
             except PsclustError as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psclust
 from psclust.agent import guard
 from psclust.agent.access import Identity
-from psclust.agent.addresses import network, own_addresses
+from psclust.agent.addresses import every_own_address, network, own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.task_environment import THREADS, HostEnvironment, library_environment
 from psclust.rundir.atomic_file import write_required
@@ -91,8 +91,8 @@ class AgentReply:
 
     address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
     None if it was not built. environ: the variables that tasks inherit and that planning depends
-    on. cores: how many it may use. forwarder: the port of its forwarder, 0 without one. network:
-    see `psclust.agent.addresses.network`.
+    on. cores: how many it may use. addresses: all of this host. forwarder: the port of its
+    forwarder, 0 without one. network: see `psclust.agent.addresses.network`.
     """
 
     pid: int
@@ -104,6 +104,7 @@ class AgentReply:
     shim: str | None
     environ: Mapping[str, str]
     cores: int
+    addresses: tuple[str, ...]
     forwarder: int
     network: str
 
@@ -112,7 +113,8 @@ class AgentReply:
 
     @classmethod
     def from_json(cls, text: str) -> AgentReply:
-        return cls(**json.loads(text))
+        data: dict[str, Any] = json.loads(text)
+        return cls(**{**data, "addresses": tuple(data["addresses"])})
 
 
 def main() -> int:
@@ -219,13 +221,6 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
 def _reply(
     listens: tuple[str, int], folder: RunFolder, here: HostEnvironment, forwarder: int
 ) -> AgentReply:
-    names = (
-        "TF_CONFIG",
-        "LD_PRELOAD",
-        "CUDA_VISIBLE_DEVICES",
-        THREADS,
-        *library_environment(HostEnvironment({}, "", "", None)),
-    )
     return AgentReply(
         os.getpid(),
         *listens,
@@ -233,8 +228,9 @@ def _reply(
         sys.executable,
         str(folder.path),
         here.shim,
-        {name: here.environ[name] for name in names if name in here.environ},
+        _planned_with(here.environ),
         len(os.sched_getaffinity(0)),
+        tuple(every_own_address()),
         forwarder,
         network(),
     )
@@ -248,6 +244,18 @@ def _forwarder(request: AgentRequest) -> ForwarderProcess | None:
 
     credentials = Credentials.from_json(request.forwarder.to_json())
     return ForwarderProcess(credentials, tls_library(), request.lease_s, request.ports)
+
+
+def _planned_with(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that planning depends on."""
+    names = (
+        "TF_CONFIG",
+        "LD_PRELOAD",
+        "CUDA_VISIBLE_DEVICES",
+        THREADS,
+        *library_environment(HostEnvironment({}, "", "", None)),
+    )
+    return {name: environ[name] for name in names if name in environ}
 
 
 def choose_address(request: AgentRequest) -> str:

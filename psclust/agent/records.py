@@ -11,6 +11,7 @@ from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
+from psclust.transport.strangers import Strangers
 from psclust.transport.task_usage import Usage
 
 
@@ -58,6 +59,7 @@ def facts_of(message: pb.InspectReply) -> HostFacts:
             _optional(each, "no_stack"),
             _usage(each.usage),
             tuple(each.names),
+            Strangers(each.strangers.closed, each.strangers.last),
         )
         for task, each in message.processes.items()
     }
@@ -75,6 +77,7 @@ def _process_message(facts: ProcessFacts) -> pb.ProcessFacts:
         no_stack=facts.no_stack,
         usage=_usage_message(facts.usage),
         names=facts.names,
+        strangers=pb.Strangers(**asdict(facts.strangers)),
     )
 
 

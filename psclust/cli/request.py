@@ -78,6 +78,7 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--max-shard-bytes", ("placement", "max_shard_bytes"), flags["max_shard_bytes"]),
         ("--role-by", ("role_by",), flags["role_by"]),
         ("--ports", ("ports",), flags["ports"]),
+        ("--admit", ("admit",), flags["admit"]),
         ("--metrics", ("metrics",), flags["metrics"]),
         ("--encrypt" if flags["encrypt"] else "--no-encrypt", ("encrypt",), flags["encrypt"]),
         ("--tensorboard", ("tensorboard",), flags["tensorboard"] or None),

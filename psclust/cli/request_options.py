@@ -112,6 +112,11 @@ _OPTIONS = (
         help="On other hosts: whether what tasks send each other travels under TLS.",
     ),
     click.option(
+        "--admit",
+        metavar="ADDRESSES",
+        help="Who else may connect to servers, such as 10.0.0.7,10.1.0.0/16; all: everybody.",
+    ),
+    click.option(
         "--metrics",
         metavar="[ADDRESS:]PORT",
         help="Serve metrics to Prometheus there (address: 127.0.0.1).",

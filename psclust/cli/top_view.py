@@ -64,6 +64,7 @@ class Row:
             "examples_per_s": reading.examples_per_s,
             "loss": reading.loss,
             "staleness": reading.staleness,
+            "strangers": reading.strangers,
         }
 
 

@@ -126,6 +126,7 @@ def remote_hosts(
                 python=reply.python,
                 shim=reply.shim,
                 cores=reply.cores,
+                addresses=reply.addresses,
             ),
             reply.folder,
             "127.0.0.1" if reply.forwarder else addresses[host],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from psclust.agent.access import Identity, server_name
-from psclust.agent.addresses import own_addresses
+from psclust.agent.addresses import every_own_address
 from psclust.errors import NoRunError
 from psclust.rundir.atomic_file import replacing
 from psclust.rundir.batch_job import BatchJob
@@ -33,7 +33,7 @@ def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -
         [(own.key, own.certificate)], own.authority, require_client_auth=True
     )
     port = add_secure_port(server, credentials, "0.0.0.0", ports)
-    addresses = [f"{address}:{port}" for each in own_addresses().values() for address in each]
+    addresses = [f"{address}:{port}" for address in every_own_address()]
     with replacing(folder.access) as aside:
         aside.touch(mode=0o600)
         aside.write_text(

@@ -110,7 +110,7 @@ class RemoteTransport(Transport):
     def inspector(
         self,
     ) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
-        agents, gpus = self.agents(), self._gpus
+        agents, gpus, folder = self.agents(), self._gpus, self._folder
 
         def inspect(
             processes: Collection[Inspected], addresses: Collection[str]
@@ -123,7 +123,7 @@ class RemoteTransport(Transport):
                 try:
                     if host in agents:
                         return agents[host].inspect(groups[host], addresses)
-                    return inspect_host(groups[host], addresses, gpus.processes())
+                    return inspect_host(groups[host], addresses, folder, gpus.processes())
                 except PsclustError:
                     return None
 

@@ -90,6 +90,11 @@ _SERIES = (
         lambda task, used: used.sent,
     ),
     _Series(
+        "psclust_task_strangers_closed_total",
+        "Connections closed because their peers are not of the run",
+        lambda task, used: task.strangers,
+    ),
+    _Series(
         "psclust_task_global_step",
         "The global step that the task knows of",
         lambda task, used: task.step,

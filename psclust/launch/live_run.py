@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from psclust import __version__
 from psclust.errors import NoRunError, StartError, UsageError
@@ -57,6 +58,10 @@ def _change(request: UpRequest) -> Changes | None:
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
     inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
+    if inputs:
+        # A laptop that has moved meanwhile must not restart all servers.
+        launcher = replace(request.launcher, addresses=inputs.launcher_addresses)
+        request = replace(request, launcher=launcher)
     _refuse_other_hosts(request, remote_hosts)
     with SupervisorClient(folder) as client:
         try:

@@ -113,5 +113,7 @@ def plan_run(
     ports = client.reserve(layout.port_requests(file.ports))
     plan = request.plan(folder, ports, remote_hosts, layout)
     if remote_hosts:
-        write_plan_inputs(folder, PlanInputs(file, request.scripts, remote_hosts))
+        write_plan_inputs(
+            folder, PlanInputs(file, request.scripts, remote_hosts, request.launcher.addresses)
+        )
     return plan

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from psclust.agent.addresses import every_own_address
 from psclust.launch.default_file import default_name, unread_file
 from psclust.launch.program_sources import read_scripts, suited_to_script
 from psclust.plan.build_plan import RemoteHost, Run, build_plan, first_tasks
@@ -93,6 +94,7 @@ def read_request(
         python=sys.executable,
         shim=server_shim(),
         cores=len(os.sched_getaffinity(0)),
+        addresses=tuple(every_own_address()),
     )
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)

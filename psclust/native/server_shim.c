@@ -12,8 +12,9 @@
  * that pings during a quiet call more often than every five minutes. A socket is between tasks if
  * its port is one of PSCLUST_CLUSTER; accepted sockets inherit the listener's options.
  *
- * accept4: the last KEPT descriptors are not for connections. Anybody may connect to a server, and
- * gRPC keeps a silent connection for a minute; TensorFlow and the wire fail without descriptors.
+ * accept4: a server closes the connections of strangers (admission.h) before it reads a byte. The
+ * last KEPT descriptors are not for connections: gRPC keeps a silent one for a minute, and
+ * TensorFlow and the wire fail without descriptors.
  *
  * The other two functions are changed only for the builds of TensorFlow in VERIFIED; any other
  * build calls its own.
@@ -27,6 +28,7 @@
  * its last 100,000: one of 40,000 steps failed ("The same RunGraph (Worker) request was received
  * twice"). */
 #define _GNU_SOURCE
+#include "admission.h"
 #include "lost_peer.h"
 
 #include <arpa/inet.h>
@@ -178,9 +180,12 @@ int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
     struct rlimit most;
 
     for (;;) {
-        int got = own(fd, address, length, flags);
-        if (got < 0 || !server || getrlimit(RLIMIT_NOFILE, &most) != 0 ||
-            most.rlim_cur < 2 * KEPT || (rlim_t)got < most.rlim_cur - KEPT)
+        int got = own(fd, address, length, flags), is_spare;
+        if (got < 0 || !server)
+            return got;
+        is_spare = getrlimit(RLIMIT_NOFILE, &most) != 0 || most.rlim_cur < 2 * KEPT ||
+                   (rlim_t)got < most.rlim_cur - KEPT;
+        if (is_spare && is_admitted(got))
             return got;
         close(got);
         if (length != NULL)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from psclust.plan import task_environment
+from psclust.plan.admitted import admitted
 from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
@@ -68,6 +69,7 @@ class _Request:
     remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
     scripts: Mapping[str, ScriptFacts]
+    launcher_addresses: tuple[str, ...]
 
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
@@ -152,6 +154,7 @@ def _request(
         remote_hosts,
         ports,
         scripts,
+        launcher.addresses,
     )
 
 
@@ -190,8 +193,8 @@ def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost
         where = f" on {', '.join(open_hosts)}" if open_hosts else ""
         notes.append(
             f"The server shim is missing{where}, so TensorFlow's servers listen on every "
-            "interface, without authentication, and a session may wait for ever for a machine that "
-            "is cut off. Install a C compiler (apt-get install gcc) and install psclust again."
+            "interface, to everybody, and a session may wait for ever for a machine that is cut "
+            "off. Install a C compiler (apt-get install gcc) and install psclust again."
         )
     return notes
 
@@ -302,6 +305,7 @@ def _environment(
         run_id=request.run.id,
         run_dir=request.run.folder,
         address=request.cluster.address(task),
+        admit=_admitted(request, task),
         gpus=_gpus(request, entry, task),
         # Those of this machine say nothing about another host.
         allowed_gpus=request.host.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -341,6 +345,19 @@ def _environment(
     if request.host.shim is not None:
         env["LD_PRELOAD"] = task_environment.with_shim(request.host.shim, env["LD_PRELOAD"])
     return env
+
+
+def _admitted(request: _Request, task: Task) -> tuple[str, ...]:
+    file, layout = request.file, request.layout
+    addresses = {
+        name: (host.address, *host.environment.addresses)
+        for name, host in request.remote_hosts.items()
+        if name not in layout.lost
+    } or {host.name: (host.name,) for host in file.hosts}
+    # Somebody drives bare servers from elsewhere, most likely from where they were started.
+    driven = addresses and not any(entry.program for entry in layout.jobs)
+    others = [*file.admit, *(request.launcher_addresses if driven else ())]
+    return admitted(layout.hosts[task].name, addresses, others)
 
 
 def _gpus(request: _Request, entry: JobPlan, task: Task) -> range | None:

@@ -63,13 +63,15 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
     """What tasks inherit on a host: variables, working folder, interpreter, the shim (None: it
-    could not be built), and how many cores they may use (None: unknown)."""
+    could not be built), and how many cores they may use (None: unknown). addresses: of the host,
+    loopback ones aside."""
 
     environ: Mapping[str, str]
     cwd: str
     python: str
     shim: str | None
     cores: int | None = None
+    addresses: tuple[str, ...] = ()
 
 
 # How many threads compute an op.
@@ -168,18 +170,22 @@ def task_environment(
     run_id: str,
     run_dir: str,
     address: str | None,
+    admit: Sequence[str],
     gpus: range | None,
     allowed_gpus: str = "",
 ) -> dict[str, str]:
-    """The environment psclust adds for one task. `address`: where its server listens; `gpus`: the
-    GPUs it sees, counted among `allowed_gpus`, which is CUDA_VISIBLE_DEVICES of its host; None to
-    leave that as it is. Raises UsageError if there are not so many."""
+    """The environment psclust adds for one task. `address`: where its server listens; `admit`: of
+    `psclust.plan.admitted`; `gpus`: the GPUs it sees, counted among `allowed_gpus`, which is
+    CUDA_VISIBLE_DEVICES of its host; None to leave that as it is. Raises UsageError if there are
+    not so many."""
     env = library_environment(here) | {
         "PSCLUST_RUN": run_id,
         "PSCLUST_RUN_DIR": run_dir,
         "PSCLUST_TASK": str(task),
         "PSCLUST_CLUSTER": render_cluster(cluster),
         "PSCLUST_PROGRESS": str(RunFolder(Path(run_dir)).progress(task)),
+        "PSCLUST_ADMIT": ",".join(admit),
+        "PSCLUST_STRANGERS": str(RunFolder(Path(run_dir)).strangers(task)),
     }
     if address is not None:
         env["PSCLUST_BIND"], _, env["PSCLUST_PORT"] = address.rpartition(":")

@@ -1,9 +1,10 @@
 """The manifest of a cluster: a JobSet, or plain Jobs and a headless Service where JobSet is not
-installed. Pure."""
+installed; and a NetworkPolicy. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ from psclust.pods.file_in_pod import render_file
 from psclust.pods.job_object import Object, is_server, job_spec, labels, queue_label
 from psclust.pods.pod_plan import with_pods
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.key_types import EVERYBODY
 
 # Tells the evaluator's records of this training from those of an earlier one in the same model
 # folder.
@@ -25,7 +27,8 @@ def manifest(file: ClusterFile, *, plain: bool) -> list[Object]:
     """The objects for `kubectl apply`. `file`: checked by `psclust.spec.kubernetes_checks`. Raises
     UsageError when `ends_with` names a job that runs no program."""
     jobs = sorted(lay_out(with_pods(file)).jobs, key=lambda entry: not is_server(entry))
-    return _plain(file, jobs) if plain else [_job_set(file, jobs)]
+    made = _plain(file, jobs) if plain else [_job_set(file, jobs)]
+    return made if EVERYBODY in file.admit else [*made, _network_policy(file)]
 
 
 def render(objects: Iterable[Object]) -> str:
@@ -110,6 +113,23 @@ def _job(file: ClusterFile, entry: JobPlan) -> Object:
 def _metadata(file: ClusterFile, name: str) -> Object:
     space = {"namespace": file.kubernetes.namespace} if file.kubernetes.namespace else {}
     return {"name": name, **space, "labels": labels(file.name) | queue_label(file)}
+
+
+def _network_policy(file: ClusterFile) -> Object:
+    """Only pods of the cluster, and addresses of `admit`, reach its pods. Addresses of pods change,
+    so a list of them in each pod would not do."""
+    blocks = [{"ipBlock": {"cidr": str(ip_network(text, strict=False))}} for text in file.admit]
+    pods = {"matchLabels": labels(file.name)}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(file, file.name),
+        "spec": {
+            "podSelector": pods,
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": pods}, *blocks]}],
+        },
+    }
 
 
 class _Dumper(yaml.SafeDumper):

@@ -62,11 +62,11 @@ def plan_pods(
 
 def _in_a_pod(task: TaskPlan) -> TaskPlan:
     # A pod has one network interface, where Kubernetes probes the server's port, while proxies in
-    # the pod dial 127.0.0.1.
+    # the pod dial 127.0.0.1. Who may connect is the NetworkPolicy's to say.
     env = {
         name: value
         for name, value in task.env.items()
-        if name not in ("PSCLUST_BIND", "PSCLUST_PORT")
+        if name not in ("PSCLUST_BIND", "PSCLUST_PORT", "PSCLUST_ADMIT")
     }
     if env.get(_OPTIONS) == GRPC_OPTIONS:
         env[_OPTIONS] = f"{GRPC_OPTIONS},{_NAME_OPTIONS}"

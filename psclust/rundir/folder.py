@@ -106,6 +106,10 @@ class RunFolder:
         """Where the task's program reports its progress."""
         return self.path / "progress" / f"{task.job}-{task.index}.json"
 
+    def strangers(self, task: Task) -> Path:
+        """Where the server shim counts the connections that it closes."""
+        return self.path / "strangers" / f"{task.job}-{task.index}"
+
     def shares_job(self, other: RunFolder) -> bool:
         """Whether both are of one batch job, whose script and output are in the folder of its first
         run."""
@@ -116,7 +120,7 @@ class RunFolder:
         """Readable by the owner only: logs and environments may contain secrets."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path.mkdir(mode=0o700)
-        for folder in (self.logs, self.path / "progress"):
+        for folder in (self.logs, self.path / "progress", self.path / "strangers"):
             folder.mkdir()
         self.ending.write_bytes(b" " * ENDING_BYTES)
 

@@ -3,6 +3,7 @@ and no two tasks share one."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import pinned_host
 from psclust.spec.job_keys import Job
 from psclust.spec.jobs import is_in_cluster
+from psclust.spec.key_types import EVERYBODY
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import LAST_PORT, is_fixed, is_range, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
@@ -49,6 +51,22 @@ def check_addresses(file: ClusterFile) -> Iterator[Problem]:
         yield from _addresses(name, job)
     if file.metrics is not None and not 0 < int(file.metrics.rpartition(":")[2]) <= LAST_PORT:
         yield Problem(("metrics",), f"found {file.metrics}; ports run from 1 to {LAST_PORT}.")
+    for text in file.admit:
+        if text != EVERYBODY and not _is_network(text):
+            yield Problem(
+                ("admit",),
+                f"found '{text}'; write addresses and networks such as 10.0.0.7 or 10.1.0.0/16, "
+                f"or {EVERYBODY}.",
+            )
+
+
+def _is_network(text: str) -> bool:
+    """Of which a network has its number of bits, not a mask."""
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "%" not in text and text.partition("/")[2].isdecimal() == ("/" in text)
 
 
 def _uses(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[_Use]:

@@ -19,6 +19,7 @@ from psclust.spec.job_keys import Job, Restart, default_jobs
 from psclust.spec.jobs import added_job
 from psclust.spec.key_types import (
     JOBS_SCHEMA,
+    Admitted,
     Arguments,
     Command,
     Environment,
@@ -174,6 +175,12 @@ class _Common(KeyModel):
         default=False,
         description="On other hosts: carry what tasks send each other under TLS; every task then "
         "has the same address of 127.0.0.1 on every host, and no other port.",
+    )
+    admit: Admitted = Field(
+        default_factory=list,
+        description="Addresses and networks, such as 10.0.0.7 or 10.1.0.0/16, that may connect to "
+        "the servers of tasks; default: the run's hosts alone, and on each of them its own user. "
+        "all: everybody.",
     )
     tunnel: bool = Field(
         default=False,

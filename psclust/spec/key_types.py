@@ -202,6 +202,21 @@ HostNames = Annotated[
     such_as("node1", "node2"),
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _HOST_NAMES]}),
 ]
+
+
+def _split_list(value: object) -> object:
+    return re.split(r"\s*,\s*", value.strip()) if isinstance(value, str) and value else value
+
+
+EVERYBODY = "all"
+_ADMITTED = {"type": "string", "minLength": 1}
+Admitted = Annotated[
+    list[Text],
+    BeforeValidator(_split_list),
+    WithJsonSchema(
+        {"anyOf": [_ADMITTED, {"type": "array", "items": _ADMITTED, "examples": [["10.0.0.7"]]}]}
+    ),
+]
 Addresses = Annotated[list[Address], such_as("127.0.0.1:2222", "127.0.0.1:2223")]
 
 

@@ -84,7 +84,15 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
             found[task] = _client(evidence, entry, where_is, blockers)
         else:
             found[task] = Finding(str(task), f"serves at {entry.plan.address}")
-    return tuple(_timed(evidence, entries[task], finding) for task, finding in found.items())
+    return tuple(
+        _with_strangers(evidence, entries[task], _timed(evidence, entries[task], finding))
+        for task, finding in found.items()
+    )
+
+
+def _with_strangers(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
+    seen = evidence.process(entry).strangers
+    return replace(finding, strangers=seen.closed, last_stranger=seen.last)
 
 
 def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:

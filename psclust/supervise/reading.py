@@ -20,7 +20,8 @@ class Reading:
     """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its
     host did not answer. step: the global one that the task knows of. step_age_s: seconds since its
     step, or what it does, last changed. examples_per_s, loss, staleness: as the program reports
-    them. barrier_s: spent in the barrier so far."""
+    them. barrier_s: spent in the barrier so far. strangers: connections that its server has closed
+    because their peers are not of the run."""
 
     task: str
     role: str
@@ -34,6 +35,7 @@ class Reading:
     loss: float | None = None
     staleness: float | None = None
     barrier_s: float | None = None
+    strangers: int | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -66,4 +68,5 @@ def read_task(
         loss=progress.loss,
         staleness=progress.metrics.get("staleness"),
         barrier_s=progress.seconds.get("barrier"),
+        strangers=facts.strangers.closed if facts is not None else None,
     )

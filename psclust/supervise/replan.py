@@ -27,11 +27,12 @@ _HERE = HostEnvironment(
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
     """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name,
-    including lost ones."""
+    including lost ones; `launcher_addresses`: of the machine that started the run."""
 
     file: ClusterFile
     scripts: Mapping[str, ScriptFacts]
     remote_hosts: Mapping[str, RemoteHost]
+    launcher_addresses: tuple[str, ...] = ()
 
     def lay_out(self, lost: Sequence[str]) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
@@ -42,7 +43,7 @@ class PlanInputs:
         return build_plan(
             self.file,
             layout,
-            _HERE,
+            replace(_HERE, addresses=self.launcher_addresses),
             run,
             ports,
             scripts=self.scripts,

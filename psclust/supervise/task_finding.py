@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from psclust.spec.plurals import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """does: a clause. for_s: for how many seconds already, None: unknown. silent: whether that is
     how long it has printed nothing. step: the last one it knows of. stack: the innermost frames of
-    a program's main thread."""
+    a program's main thread. strangers: how many connections its server has closed because their
+    peers are not of the run. last_stranger: the address of the last."""
 
     task: str
     does: str
@@ -21,6 +24,8 @@ class Finding:
     step: int | None = None
     stack: tuple[str, ...] = ()
     silent: bool = False
+    strangers: int = 0
+    last_stranger: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
@@ -39,6 +44,12 @@ def render(findings: Sequence[Finding], in_words: Callable[[float], str]) -> lis
     for each in findings:
         if each.task in awaited and not each.waits_for:
             lines.append(f"held up by {each.task}: {each.does}")
+    lines += [
+        f"{each.task} closed {counted(each.strangers, 'connection')} of strangers, the last from "
+        f"{each.last_stranger}"
+        for each in findings
+        if each.strangers
+    ]
     for each in findings:
         if each.stack and each.does != "training":
             lines += [

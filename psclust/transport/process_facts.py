@@ -14,9 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from psclust.rundir.folder import RunFolder
+from psclust.spec.cluster import Task
 from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.process_stat import START_TICKS, STATE, TICKS_A_SECOND, stat_fields
+from psclust.transport.strangers import Strangers, read_strangers
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
 _LARGEST_SOURCE = 1 << 20  # bytes
@@ -47,13 +50,14 @@ class ProcessFacts:
     """state: the letter of /proc/PID/stat, None without a process. threads: of its Python or of a
     Python below it, the main thread first, each from the innermost frame outwards. names: of the
     threads; empty if not known. no_stack: why there are no threads, as a clause. usage: of it and
-    its descendants."""
+    its descendants. strangers: whose connections its server has closed."""
 
     state: str | None = None
     threads: tuple[tuple[Frame, ...], ...] = ()
     no_stack: str | None = None
     usage: Usage = field(default_factory=Usage)
     names: tuple[str, ...] = ()
+    strangers: Strangers = field(default_factory=Strangers)
 
     @property
     def is_frozen(self) -> bool:
@@ -87,15 +91,18 @@ class Inspected:
 def inspect_host(
     processes: Collection[Inspected],
     addresses: Collection[str],
+    folder: RunFolder,
     gpus: Mapping[int, GpuUsage] | None = None,
 ) -> HostFacts:
-    """The facts of this machine. addresses: of servers to connect to. gpus: of `GpuReader`."""
+    """The facts of this machine. addresses: of servers to connect to. folder: the run's here. gpus:
+    of `GpuReader`."""
     connections = tcp_connections()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         found = pool.map(
             lambda each: replace(
                 process_facts(each.pid, stacks=each.stacks),
                 usage=usage(each.pid, connections, gpus),
+                strangers=read_strangers(folder.strangers(Task.parse(each.task))),
             ),
             processes,
         )

@@ -12,6 +12,7 @@ from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
+from psclust.transport.strangers import Strangers
 from psclust.transport.task_usage import Usage
 
 PLAN = TaskPlan(
@@ -80,6 +81,7 @@ def test_facts_about_a_host() -> None:
         (ProcessFacts, pb.ProcessFacts),
         (Frame, pb.Frame),
         (Usage, pb.Usage),
+        (Strangers, pb.Strangers),
         (GpuUsage, pb.Gpu),
     ],
     ids=lambda each: each.__name__,

@@ -11,18 +11,19 @@ def test_flags_alone_make_a_manifest(bed: CommandBed) -> None:
     said = bed.done_here(
         *typed("manifest --image a/b:1 --ps 2 --workers 3 --name d train.py --lr 0.1")
     )
-    (found,) = yaml.safe_load_all(said)
+    found, policy = yaml.safe_load_all(said)
     assert {
         job["name"]: job["template"]["spec"]["completions"]
         for job in found["spec"]["replicatedJobs"]
     } == {"ps": 2, "worker": 3}
+    assert policy["kind"] == "NetworkPolicy"
 
 
 def test_a_file_in_the_folder_is_found_and_flags_win(bed: CommandBed) -> None:
     bed.write("psclust.yaml", "name: d\nprogram: train.py\nkubernetes: {image: 'a/b:1'}\n")
     code, said = bed.run_here("manifest", "--plain", "--image", "a/b:2")
     kinds = [found["kind"] for found in yaml.safe_load_all(said)]
-    assert (code, kinds) == (0, ["Service", "Job", "Job"])
+    assert (code, kinds) == (0, ["Service", "Job", "Job", "NetworkPolicy"])
     assert "a/b:1" not in said
 
 
@@ -44,5 +45,5 @@ def test_a_note_does_not_spoil_the_pipe(bed: CommandBed) -> None:
     code, said = bed.run_here("manifest", "--image", "a", "--name", "d", "m:p")
     manifest, _, note = said.partition("psclust: note: ")
     assert code == 0
-    assert yaml.safe_load(manifest)["kind"] == "JobSet"
+    assert next(yaml.safe_load_all(manifest))["kind"] == "JobSet"
     assert note.startswith("without --model-dir the model and its checkpoints are lost")

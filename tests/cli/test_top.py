@@ -291,10 +291,12 @@ def test_a_look_is_one_request() -> None:
 
 COUNTS = """
 import os, sys, threading
+from pathlib import Path
+from psclust.rundir.folder import RunFolder
 from psclust.transport.process_facts import Inspected, inspect_host
 from psclust.transport.task_usage import family
 from psclust.transport.gpu_usage import GpuReader
-calls, gpus = [], GpuReader()
+calls, gpus, folder = [], GpuReader(), RunFolder(Path("/nonexistent"))
 COUNTED = ("open", "os.listdir", "subprocess.Popen", "socket.__new__", "os.posix_spawn")
 def note(event, args):
     if counting and event in COUNTED:
@@ -302,10 +304,10 @@ def note(event, args):
 counting = False
 sys.addaudithook(note)
 tasks = [Inspected(f"worker:{i}", "a", os.getpid(), False) for i in range(16)]
-inspect_host(tasks, [], gpus.processes())
+inspect_host(tasks, [], folder, gpus.processes())
 calls.clear()
 counting = True
-inspect_host(tasks, [], gpus.processes())
+inspect_host(tasks, [], folder, gpus.processes())
 counting = False
 started = [c for c in calls if c[0].startswith(("socket", "subprocess", "os.posix"))]
 print(len([c for c in calls if "/proc/" in c[1]]) / 16, len(started))

@@ -27,6 +27,7 @@ KNOWN = {
     "loss": 0.5,
     "staleness": 2.0,
     "barrier_s": 3.0,
+    "strangers": 4,
 }
 
 

@@ -198,7 +198,7 @@ def kubelet(
 
 
 def _jobs(objects: Sequence[Mapping[str, Any]]) -> tuple[list[SmallJob], Sequence[str] | None]:
-    first, *others = objects
+    first, *others = [each for each in objects if each["kind"] != "NetworkPolicy"]
     name = first["metadata"]["name"]
     if first["kind"] == "JobSet":
         spec = first["spec"]

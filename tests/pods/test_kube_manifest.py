@@ -93,9 +93,11 @@ def test_every_manifest_obeys_the_schemas_and_gives_the_pods_the_file(path: Path
     file = load(
         path, [IMAGE], default_name="x", rules=[check_for_kubernetes], find_hosts=refuse_hosts
     )
-    (found,) = yaml.safe_load_all(render(manifest(file, plain=False)))
+    found, policy = yaml.safe_load_all(render(manifest(file, plain=False)))
     check_job_set(found)
-    service, *jobs = yaml.safe_load_all(render(manifest(file, plain=True)))
+    check_core(policy)
+    service, *jobs, same = yaml.safe_load_all(render(manifest(file, plain=True)))
+    assert same == policy
     check_core(service)
     for each in jobs:
         check_core(each)
@@ -148,7 +150,7 @@ def test_a_manifest_with_every_key_obeys_the_schemas() -> None:
     ],
 )
 def test_a_mistake_in_a_manifest_would_be_seen(path: str, value: object) -> None:
-    (found,) = copy.deepcopy(
+    found, _ = copy.deepcopy(
         manifest(read((SPECS / "kubernetes.yaml").read_text(encoding="utf-8")), plain=False)
     )
     inner: Any = found
@@ -161,7 +163,7 @@ def test_a_mistake_in_a_manifest_would_be_seen(path: str, value: object) -> None
 
 
 def test_in_graph_the_workers_are_servers_and_the_client_decides() -> None:
-    (found,) = manifest(
+    found, _ = manifest(
         read("{name: d, program: m:p, replication: in-graph, kubernetes: {image: a}}"), plain=False
     )
     jobs = found["spec"]["replicatedJobs"]
@@ -172,7 +174,7 @@ def test_in_graph_the_workers_are_servers_and_the_client_decides() -> None:
 
 
 def test_bare_servers_have_no_end_of_their_own() -> None:
-    (found,) = manifest(read("{name: d, kubernetes: {image: a}}"), plain=False)
+    found, _ = manifest(read("{name: d, kubernetes: {image: a}}"), plain=False)
     assert "successPolicy" not in found["spec"]
     check_job_set(found)
 
@@ -192,3 +194,28 @@ def test_the_example_of_the_documentation_is_a_cluster_file_for_kubernetes() -> 
     file = read(textwrap.dedent(block[1]))
     check_job_set(manifest(file, plain=False)[0])
     assert file.kubernetes.image in page.replace(block[1], "")
+
+
+def test_other_pods_are_kept_out_and_what_the_file_admits_is_let_in() -> None:
+    file = read("{name: d, kubernetes: {image: a}, admit: [10.0.0.7, 10.1.2.0/16]}")
+    *_, policy = manifest(file, plain=True)
+    check_core(policy)
+    pods = policy["spec"]["podSelector"]
+    made = [each for each in manifest(file, plain=True) if each["kind"] == "Job"]
+    for job in made:
+        found = job["spec"]["template"]["metadata"]["labels"]
+        assert pods["matchLabels"].items() <= found.items()
+    assert policy["spec"]["ingress"] == [
+        {
+            "from": [
+                {"podSelector": pods},
+                {"ipBlock": {"cidr": "10.0.0.7/32"}},
+                {"ipBlock": {"cidr": "10.1.0.0/16"}},
+            ]
+        }
+    ]
+
+
+def test_without_a_policy_everybody_reaches_the_pods() -> None:
+    file = read("{name: d, kubernetes: {image: a}, admit: all}")
+    assert [each["kind"] for each in manifest(file, plain=False)] == ["JobSet"]

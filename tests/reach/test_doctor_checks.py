@@ -216,6 +216,7 @@ def test_an_older_tensorflow_everywhere_is_only_a_note() -> None:
                 (
                     "problem a server shim: no server shim for this machine: "
                     "servers would listen on every interface (lo 127.0.0.1, eth0 10.0.0.1), "
+                    "to everybody, "
                     "and sessions never notice a host that is cut off. Install gcc, "
                     "and psclust again, there or here; or close the ports by a firewall."
                 ),

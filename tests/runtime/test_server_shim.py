@@ -33,7 +33,8 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-SOURCE = Path(psclust.__file__).parent / "native" / "server_shim.c"
+NATIVE = Path(psclust.__file__).parent / "native"
+SOURCES = [NATIVE / f"{name}.c" for name in ("server_shim", "admission", "peer_owner")]
 
 BIND = """
 import os, socket, sys
@@ -60,7 +61,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C compiler: install gcc")
     library = tmp_path_factory.mktemp("shim") / "shim.so"
     flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([compiler, *flags, "-o", library, SOURCE, "-ldl"], check=True)
+    subprocess.run([compiler, *flags, "-o", library, *SOURCES, "-ldl"], check=True)
     return library
 
 

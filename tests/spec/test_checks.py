@@ -162,6 +162,18 @@ CONTRADICTIONS = {
         "1: metrics: found the text 'all'; write a port such as 9400, "
         "or address:port such as 0.0.0.0:9400."
     ),
+    "admit: [10.0.0.7, 10.0.0/8]": (
+        "1: admit: found '10.0.0/8'; write addresses and networks such as 10.0.0.7 or "
+        "10.1.0.0/16, or all."
+    ),
+    "admit: node1": (
+        "1: admit: found 'node1'; write addresses and networks such as 10.0.0.7 or "
+        "10.1.0.0/16, or all."
+    ),
+    "admit: 10.0.0.0/255.0.0.0": (
+        "1: admit: found '10.0.0.0/255.0.0.0'; write addresses and networks such as 10.0.0.7 or "
+        "10.1.0.0/16, or all."
+    ),
     "ports: 70000": "1: ports: found 70000; ports run from 1 to 65535.",
     "ports: 2400-2300": "1: ports: the range 2400-2300 runs backwards; write 2300-2400.",
     "ports: 65535\njobs: {a: 3}": (

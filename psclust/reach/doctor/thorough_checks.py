@@ -173,14 +173,14 @@ def _proxies(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
 
 def _server_shim(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     if host.shim == "127.0.0.1":
-        yield Verdict("ok", "servers listen on one interface")
+        yield Verdict("ok", "servers listen on one interface, to the run's hosts")
         return
     why = (
         "no server shim for this machine" if host.shim is None else "the server shim does not load"
     )
     everywhere = ", ".join(f"{name} {address}" for name, address in host.interfaces.items())
     text = (
-        f"{why}: servers would listen on every interface ({everywhere}), "
+        f"{why}: servers would listen on every interface ({everywhere}), to everybody, "
         "and sessions never notice a host that is cut off"
     )
     yield Verdict(
