@@ -49,12 +49,12 @@ static int covers(char *entry, const struct in6_addr *address) {
     int bits = 128, first = 0;
     if (slash != NULL)
         *slash = 0;
-    if (inet_pton(AF_INET6, entry, network) != 1) {
+    if (strchr(entry, ':') == NULL) {
         network[10] = network[11] = 0xff;
         first = 96;
-        if (inet_pton(AF_INET, entry, &network[12]) != 1)
-            return 0;
     }
+    if (inet_pton(first ? AF_INET : AF_INET6, entry, &network[first / 8]) != 1)
+        return 0;
     if (slash != NULL && (slash[1] < '0' || slash[1] > '9'))
         return 0;
     if (slash != NULL)
