@@ -3,6 +3,7 @@ that names no address of it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,13 @@ def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
     assert back.file.model_dump() == file.model_dump()
     again = back.plan(back.lay_out([]), RUN, {})
     assert again == PlanInputs(file, facts, known).plan(lay_out(file), RUN, {})
+
+
+def test_after_a_move_bare_servers_still_let_in_the_machine_that_started_them() -> None:
+    made = inputs(hosts=[{"name": name, "slots": 2} for name in "abc"])
+    made = PlanInputs.from_json(replace(made, launcher_addresses=("10.0.0.99",)).to_json())
+    plan = made.plan(made.lay_out(("b",)), RUN, {})
+    assert all(each.env["PSCLUST_ADMIT"].endswith("10.0.0.99") for each in plan.tasks)
 
 
 def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> None:

@@ -13,6 +13,7 @@ from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.python_activity import Activity, Whereabouts, whereabouts
 from psclust.supervise.task_finding import Finding, render
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
+from psclust.transport.strangers import Strangers
 
 STEP = of_psclust("BarrierParticipant.step", "replication/sync/participant.py", 49)
 SAVE = of_psclust("Checkpoints.save", "train/checkpoints/checkpoint.py")
@@ -154,6 +155,14 @@ def test_a_script_that_reports_nothing_is_silent_since_its_last_output() -> None
         "worker:0, innermost first:",
         "    nap (train.py:7)",
     ]
+
+
+def test_strangers_are_told_of_any_task() -> None:
+    facts = {"ps:0": ProcessFacts("S", strangers=Strangers(12, "10.0.0.9"))}
+    answer = found(running(), facts)
+    assert (answer["ps:0"].strangers, answer["ps:0"].last_stranger) == (12, "10.0.0.9")
+    line = "ps:0 closed 12 connections of strangers, the last from 10.0.0.9"
+    assert line in render(list(answer.values()), str)
 
 
 def test_a_program_that_has_ended_and_serves_on_has_ended() -> None:
