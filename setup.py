@@ -36,7 +36,7 @@ WIRE = ["wire", "wire_kernels", "connection", "messages", "tensorflow_private"]
 LIBRARIES = {
     "server_shim": ["server_shim", "admission", "peer_owner"],
     "kernels": [*KERNELS, *WIRE],
-    "tls": ["tls"],
+    "tls": ["tls", "admission", "peer_owner"],
 }
 PLAIN: Any = {
     "optional": True,

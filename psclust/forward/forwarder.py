@@ -46,6 +46,8 @@ class Forwarder:
     def _bring_out(
         self, plain: socket.socket, port: int, host: str, address: tuple[str, int]
     ) -> None:
+        if not self._tls.admits(plain):
+            return
         with socket.create_connection(address, timeout=LIMIT_S) as sock:
             self._prepare(sock)
             with closing(self._tls.greet(sock, host)) as session:

@@ -130,6 +130,7 @@ class ForwarderProcess:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, folder, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, "PSCLUST_ADMIT": ""},  # nobody but this user
                 stdin=subprocess.DEVNULL,
             )
         # Whoever started this process reaps all children; Popen must not wait for them.

@@ -32,6 +32,9 @@ class NativeTls:
         if not self._context:
             raise OSError("it does not take these certificates")
 
+    def admits(self, sock: socket.socket) -> bool:
+        return bool(self._c.tls_admits(sock.fileno()))
+
     def greet(self, sock: socket.socket, peer: str | None) -> NativeSession:
         name = peer.encode() if peer is not None else None
         session = self._c.tls_open(self._context, sock.fileno(), name, _LIMIT_MS)
@@ -70,6 +73,7 @@ def _declare(c: Any) -> None:
         ("tls_read", number, pointer, number, text, number, number),
         ("tls_write", number, pointer, number, text, number, number),
         ("tls_carry", number, pointer, number, number),
+        ("tls_admits", number, number),
         ("tls_close", None, pointer),
     ):
         function = getattr(c, name)

@@ -21,6 +21,10 @@ class PythonTls:
             accepts: _context(credentials, accepts=accepts) for accepts in (True, False)
         }
 
+    def admits(self, sock: socket.socket) -> bool:
+        """Without C, servers cannot tell either."""
+        return True
+
     def greet(self, sock: socket.socket, peer: str | None) -> PythonSession:
         sock.settimeout(LIMIT_S)
         # `wrap_socket` takes the descriptor away from its socket; the caller keeps that.
@@ -57,23 +61,23 @@ class PythonSession:
             _Carried(self._tls, plain).run()
 
     def close(self) -> None:
-        self._tls.close()
+        with self._tls, suppress(OSError):
+            self._tls.unwrap()  # the peer learns that nothing was cut off
 
 
 class _Carried:
-    """As tls_carry of native/tls.c: one thread, as a TLS connection is not for two. `out`, `back`:
-    read from one side and not yet written to the other; None: that side has ended, and the other
-    knows."""
+    """As tls_carry of native/tls.c, on one thread, as a TLS connection is not for two. But when one
+    side ends, so does the other: Python cannot end a connection one way and go on to read. `out`,
+    `back`: read from one side and not yet written to the other."""
 
     def __init__(self, tls: ssl.SSLSocket, plain: socket.socket) -> None:
         self._tls, self._plain = tls, plain
-        self._out: bytes | None = b""
-        self._back: bytes | None = b""
+        self._out = self._back = b""
         self._wanted: dict[socket.socket, int] = {}
 
     def run(self) -> None:
-        """Raises OSError when a side is cut off."""
-        while self._out is not None or self._back is not None:
+        """Raises OSError when a side has ended or is cut off."""
+        while True:
             self._wanted.clear()
             moved = [self._send_some(), self._receive_some()]
             if not any(moved):
@@ -82,47 +86,21 @@ class _Carried:
                     waiting.register(sock, events)
                 waiting.poll()
 
-    def _want(self, sock: socket.socket, events: int) -> bool:
-        self._wanted[sock] = self._wanted.get(sock, 0) | events
-        return False
-
     def _send_some(self) -> bool:
-        if self._out is None:
-            return False
-        if not self._out:
-            try:
-                self._out = self._plain.recv(_ROOM)
-            except BlockingIOError:
-                return self._want(self._plain, select.POLLIN)
-            if not self._out:
-                # The peer learns that this side has ended; what it sends still comes.
-                with suppress(ssl.SSLError):
-                    self._tls.unwrap()
-                    self._back = None  # it had ended, too
-                self._out = None
-                return True
-        return self._written()
-
-    def _written(self) -> bool:
         try:
-            assert self._out is not None
+            self._out = self._out or _some(self._plain)
             self._out = self._out[self._tls.send(self._out) :]
         except ssl.SSLWantReadError:
             return self._want(self._tls, select.POLLIN)
         except ssl.SSLWantWriteError:
             return self._want(self._tls, select.POLLOUT)
+        except BlockingIOError:
+            return self._want(self._plain, select.POLLIN)
         return True
 
     def _receive_some(self) -> bool:
-        if self._back is None:
-            return False
         try:
-            if not self._back:
-                self._back = self._tls.recv(_ROOM)
-                if not self._back:
-                    self._plain.shutdown(socket.SHUT_WR)
-                    self._back = None
-                    return True
+            self._back = self._back or _some(self._tls)
             self._back = self._back[self._plain.send(self._back) :]
         except ssl.SSLWantReadError:
             return self._want(self._tls, select.POLLIN)
@@ -131,6 +109,17 @@ class _Carried:
         except BlockingIOError:
             return self._want(self._plain, select.POLLOUT)
         return True
+
+    def _want(self, sock: socket.socket, events: int) -> bool:
+        self._wanted[sock] = self._wanted.get(sock, 0) | events
+        return False
+
+
+def _some(sock: socket.socket) -> bytes:
+    data = sock.recv(_ROOM)
+    if not data:
+        raise ConnectionResetError("it has ended")
+    return data
 
 
 def _context(credentials: Credentials, *, accepts: bool) -> ssl.SSLContext:

@@ -45,6 +45,9 @@ class Tls(Protocol):
 
     name: str
 
+    def admits(self, sock: socket.socket) -> bool:
+        """Whether a connection of this machine is of this user."""
+
     def greet(self, sock: socket.socket, peer: str | None) -> Session:
         """peer: the name in the certificate of the side that accepts; None: this side accepts.
         Raises OSError where the peer has no certificate of the authority or another name, or is

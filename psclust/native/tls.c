@@ -6,6 +6,8 @@
  * OpenSSL's interface for twenty years; without one of them TLS is Python's own, which takes three
  * times the CPU. */
 #define _GNU_SOURCE
+#include "admission.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -283,6 +285,11 @@ int tls_carry(SSL *tls, int fd, int plain) {
     ended_well = !carried->failed;
     free(carried);
     return ended_well;
+}
+
+/* Whether a connection of this machine may be carried: as a server of a task asks it. */
+int tls_admits(int fd) {
+    return is_admitted(fd);
 }
 
 void tls_close(SSL *tls) {

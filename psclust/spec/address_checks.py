@@ -18,6 +18,17 @@ from psclust.spec.port_range import LAST_PORT, is_fixed, is_range, parse_port_ra
 from psclust.spec.problems import KeyPath, Problem
 
 
+def _known_elsewhere(file: ClusterFile) -> Iterator[Problem]:
+    """What needs servers at other addresses than the 127.0.0.1 of an encrypted run."""
+    for name, job in file.jobs.items():
+        if job.addresses:
+            text = "with `encrypt`, tasks have addresses of 127.0.0.1; remove one of the two."
+            yield Problem(("jobs", name, "addresses"), text, (("encrypt",),))
+    if file.admit:
+        text = "with `encrypt`, nobody else reaches a task; remove one of the two."
+        yield Problem(("admit",), text, (("encrypt",),))
+
+
 @dataclass(frozen=True, slots=True)
 class _Use:
     """A `ports` key and the jobs that take their ports from it."""
@@ -51,6 +62,8 @@ def check_addresses(file: ClusterFile) -> Iterator[Problem]:
         yield from _addresses(name, job)
     if file.metrics is not None and not 0 < int(file.metrics.rpartition(":")[2]) <= LAST_PORT:
         yield Problem(("metrics",), f"found {file.metrics}; ports run from 1 to {LAST_PORT}.")
+    if file.encrypt:
+        yield from _known_elsewhere(file)
     for text in file.admit:
         if text != EVERYBODY and not _is_network(text):
             yield Problem(

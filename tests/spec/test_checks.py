@@ -166,6 +166,13 @@ CONTRADICTIONS = {
         "1: admit: found '10.0.0/8'; write addresses and networks such as 10.0.0.7 or "
         "10.1.0.0/16, or all."
     ),
+    "admit: 10.0.0.7\nencrypt: true": (
+        "1: admit: with `encrypt`, nobody else reaches a task; remove one of the two."
+    ),
+    "jobs: {ps: {addresses: ['10.0.0.1:2222']}, worker: 1}\nencrypt: true": (
+        "1: jobs.ps.addresses: with `encrypt`, tasks have addresses of 127.0.0.1; remove one of "
+        "the two."
+    ),
     "admit: node1": (
         "1: admit: found 'node1'; write addresses and networks such as 10.0.0.7 or "
         "10.1.0.0/16, or all."
