@@ -2,14 +2,82 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
 import pytest
 from four_ways import in_all_four_ways
+from on_hosts import isolated
+from test_who_is_heard import ENDLESS, NOBODY, _heard
 
+from beds.capture import Capture
 from beds.command import CommandBed, typed
-from beds.hosts import HostBed
+from beds.hosts import BedHost, HostBed
 from beds.learning import DIGITS, is_learned
+from beds.scripts import CLASSIC, DIAL, MODEL, SERVE, TF_CONFIG
+from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+MARKER = b"NOBODY READS IT!"
+# Weights, gradients and what is fed are all made of the marker.
+MARKED = f"""
+import numpy as np
+import psclust
+import tensorflow.compat.v1 as tf
+
+marker = np.tile(np.frombuffer({MARKER!r}, np.float32), 64)
+
+def model(features):
+    weights = tf.get_variable("weights", initializer=marker)
+    return psclust.EstimatorSpec("train", loss=tf.reduce_sum(weights * features))
+
+def data():
+    return tf.data.Dataset.from_tensors(marker).repeat(40)
+
+program = psclust.Program(model, data, lambda: tf.train.GradientDescentOptimizer(1e-30))
+"""
+MARKED_SCRIPT = (
+    TF_CONFIG
+    + SERVE
+    + MODEL.replace("[10], initializer=tf.zeros_initializer()", "initializer=marker").replace(
+        "(w - 1.0) ** 2", "w * fed"
+    )
+    + """
+with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0) as s:
+    for _ in range(20):
+        s.run(train, {fed: marker})
+print("trained")
+"""
+).replace(
+    "own = f",
+    f"""import numpy as np
+marker = np.tile(np.frombuffer({MARKER!r}, np.float32), 64)
+fed = tf.placeholder(tf.float32, [256])
+own = f""",
+)
+
+
+def _sshd_aside(host: BedHost) -> list[str]:
+    """The addresses at which the host's processes listen for other machines."""
+    rows = [
+        line.split() for line in host.run("cat", "/proc/net/tcp", "/proc/net/tcp6").splitlines()
+    ]
+    listening = [row[1].split(":") for row in rows if row[3:4] == ["0A"]]
+    ports = {int(port, 16) for address, port in listening if not address.endswith("0100007F")}
+    return [f"{host.address}:{port}" for port in sorted(ports - {22})]
+
+
+def _forwarders(host: BedHost) -> list[int]:
+    return [each.pid for each in host.processes() if "forward.forwarder" in str(each.cmdline())]
+
+
+def _goes_on(far: CommandBed, task: str) -> None:
+    said = far.log(task).count("step ")
+    wait_until(lambda: far.log(task).count("step ") > said + 3, what="more steps")
 
 
 @in_all_four_ways()
@@ -23,3 +91,86 @@ def test_the_digits_are_learned(
     assert {address.rpartition(":")[0] for address in addresses} == {"127.0.0.1"}
     assert len(set(addresses)) == len(addresses)
     assert "is used, which takes more time" not in said  # psclust's own wire is forwarded, too
+
+
+WAYS = [
+    f"--replication {replication} --{update} marked:program"
+    for replication in ("between-graph", "in-graph")
+    for update in ("sync", "async")
+]
+
+
+@isolated
+@pytest.mark.parametrize("way", [*WAYS, "script.py"])
+def test_nothing_of_it_can_be_read_on_the_way(far: CommandBed, hosts: HostBed, way: str) -> None:
+    far.write("marked.py", MARKED)
+    far.write("script.py", MARKED_SCRIPT)
+    assert hosts[0].network is not None
+    links = hosts[0].network.bridge + "-"
+    for encrypt in ("--encrypt", "--no-encrypt"):
+        with Capture(links, MARKER) as capture:
+            far.done("up", encrypt, "-H", "h1,h2,h3", *typed(f"--ps 1 --workers 2 {way}"))
+        assert capture.bytes > 20 * 256 * 4
+        assert (capture.seen == 0) == (encrypt == "--encrypt")
+
+
+@isolated
+def test_nobody_else_takes_part(far: CommandBed, hosts: HostBed) -> None:
+    far.write("mine.py", ENDLESS)
+    far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1 mine:program"))
+    wait_until(lambda: "step " in far.log("worker:0"), what="a step")
+    for host in hosts.hosts[:2]:
+        doors = _sshd_aside(host)
+        assert len(doors) == 2, doors  # its agent's, and its forwarder's
+        for heard in _heard(doors, at=hosts[2]):
+            assert heard[:2] in ("", "15")  # TLS's alert
+        # Of another user on the host itself, where the task runs and where it is forwarded.
+        tasks = [task.address or "" for task in far.status().tasks if task.task == "ps:0"]
+        assert _heard(tasks, user=NOBODY, at=host) == [""]
+        assert _heard(tasks, at=host)[0].startswith("0000")
+    _goes_on(far, "worker:0")
+    far.done("down")
+
+
+@isolated
+def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
+    far: CommandBed, hosts: HostBed
+) -> None:
+    far.write("mine.py", ENDLESS)
+    far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1 mine:program"))
+    wait_until(lambda: "step " in far.log("worker:0"), what="a step")
+    hosts[1].cut()
+    wait_until(lambda: "not reached" in far.done_here("ps"), what="a host that is not reached")
+    hosts[1].heal()
+    _goes_on(far, "worker:0")
+    for host in hosts.hosts[:2]:
+        (first,) = _forwarders(host)
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda host=host: len(_forwarders(host)) == 1, what="another forwarder")
+        _goes_on(far, "worker:0")
+    far.done("down")
+
+
+def test_bare_servers_are_dialled_on_the_machine_that_called_up(
+    far: CommandBed, hosts: HostBed
+) -> None:
+    said = far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1"))
+    target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
+    assert target.startswith("grpc://127.0.0.1:")
+    client = subprocess.run(
+        [sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=300
+    )
+    assert "dialled 2.0" in client.stdout, client.stderr
+    far.done("down")
+
+
+def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed) -> None:
+    far.write("train.py", CLASSIC)
+    said = far.done("up", "--encrypt", "-H", "h1,h2,h3", "train.py")
+    assert said.count("trained to") == 2, said
+
+
+def test_a_range_of_ports_has_one_for_each_task(far: CommandBed, hosts: HostBed) -> None:
+    how: Sequence[str] = typed("--encrypt --ports 24100-24102 --ps 2 --workers 2")
+    said = far.fails(3, "up", "-d", "-H", "h1,h2", *how)
+    assert "24100-24102 has too few ports: with `encrypt`" in said
