@@ -22,6 +22,7 @@ from psclust.forward.forwarder_process import ForwarderProcess, Route
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
+from psclust.transport.faults import Fault, make_fault
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.ports import listen_in
 from psclust.transport.process_facts import Inspected, accepts, inspect_host
@@ -97,6 +98,14 @@ class AgentService:
             processes, list(request.addresses), self._agent.folder, self._gpus.processes()
         )
         return facts_message(facts)
+
+    def Inject(self, request: pb.Fault, context: grpc.ServicerContext) -> pb.Empty:
+        pid = request.pid if request.HasField("pid") else None
+        try:
+            make_fault(Fault(request.kind, pid, request.for_s, request.rate))
+        except PsclustError as error:
+            refuse(context, error)
+        return pb.Empty()
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []

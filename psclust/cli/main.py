@@ -27,6 +27,7 @@ VERBS = {
     "clusters": "List the clusters.",
     "restart": "Stop one task and start it again.",
     "down": "End a run.",
+    "inject": "Rehearse a failure of a live run.",
     "doctor": "Check hosts before anything starts.",
     "exec": "Run a command on every host.",
     "init": "Write a commented cluster file.",
@@ -63,7 +64,7 @@ PACKAGES = {
 }
 _LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
 # Verbs that act: their exit codes do not depend on whether their output could be written.
-_DEEDS = ("up", "task", "attach", "restart", "down", "init", "prune", "report")
+_DEEDS = ("up", "task", "attach", "restart", "down", "inject", "init", "prune", "report")
 
 
 class _Verbs(click.Group):

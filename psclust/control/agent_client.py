@@ -37,6 +37,7 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.transport.api import SignalName
+from psclust.transport.faults import Fault
 from psclust.transport.process_facts import HostFacts, Inspected
 
 LOG = logging.getLogger(__name__)
@@ -155,6 +156,10 @@ class AgentClient:
         ]
         request = pb.InspectRequest(processes=wanted, addresses=addresses)
         return facts_of(self._call(self._stub.Inspect, request))
+
+    def inject(self, fault: Fault) -> None:
+        """Raises the agent's refusal, or StartError."""
+        self._call(self._stub.Inject, pb.Fault(**asdict(fault)))
 
     def extend_lease(self, lease_s: float) -> None:
         self._lease.extend(lease_s)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
 from psclust.supervise.reading import Reading
 from psclust.supervise.task_finding import Finding
+from psclust.transport.faults import Fault
 
 _CALL_S = 20.0
 _POLL_S = 0.005
@@ -99,6 +101,11 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
 
     def restart(self, task: Task) -> None:
         self._call("restart", (task.job, task.index))
+
+    def inject(self, host: str, fault: Fault, what: str) -> None:
+        """Make a fault on a host of the run, or on that of its supervisor. what: the sentence that
+        the run records and `up` shows."""
+        self._call("inject", [host, asdict(fault), what])
 
     def stop(
         self,

@@ -12,12 +12,13 @@ from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refuse
 from psclust.control.json_calls import Call, answer_calls
 from psclust.control.remote_transport import RemoteTransport, on_all
-from psclust.errors import PsclustError, RunEndedError
+from psclust.errors import PsclustError, RunEndedError, UsageError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.supervisor import Supervisor
+from psclust.transport.faults import Fault, make_fault
 
 _WATCH_S = 1.0  # between checks whether a stream's client is still there
 _DONE = "null"
@@ -47,6 +48,7 @@ class SupervisorService:
             "explain": self._explain,
             "readings": self._readings,
             "restart": self._restart,
+            "inject": self._inject,
             "stop": self._stop,
         }
         answers = {name: _refusing(answer) for name, answer in calls.items()}
@@ -99,6 +101,16 @@ class SupervisorService:
 
     def _restart(self, request: str) -> str:
         self._supervisor.post(events.Restart(Task(*json.loads(request))))
+        return _DONE
+
+    def _inject(self, request: str) -> str:
+        host, fields, what = json.loads(request)
+        fault, agent = Fault(**fields), self._supervisor.call(self._transport.agents).get(host)
+        if agent is None and fault.pid is None:
+            raise UsageError(f"{host}: only links of other hosts are cut and slowed.")
+        agent.inject(fault) if agent else make_fault(fault)
+        self._supervisor.note(what)
+        self._supervisor.call(lambda: None)  # the note is on disk before a fault hits this process
         return _DONE
 
     def _stop(self, request: str) -> str:
