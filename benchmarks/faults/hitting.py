@@ -1,0 +1,267 @@
+"""Makes the faults of a case, each as early as its moment has come and its victim lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from beds.command import CommandBed, Running
+from faults.cases import SLURM, Case, Hit
+from faults.grounds import Ground
+from psclust.rundir.status import RunStatus, TaskStatus
+
+_POLL_S = 0.005
+_SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP, "TERM": signal.SIGTERM}
+_VERBS = {"KILL": "kill", "STOP": "freeze", "CUT": "cut", "SLOW": "slow"}
+_STATE_BYTES, _MODEL_BYTES = 16 << 20, 64 << 20
+
+
+@dataclass(frozen=True)
+class Done:
+    """hit: what was tried. how: what was done; None if it came too late, or hit nothing: then `why`
+    says that. over: whether it was decided before how the run ends."""
+
+    hit: Hit
+    how: str | None
+    over: bool = False
+    why: str = "came too late"
+
+
+class Hitter:
+    """The faults of one run. Processes are continued again by threads, links by psclust."""
+
+    def __init__(self, case: Case, ground: Ground, bed: CommandBed, up: Running, model: Path):
+        self._case, self._ground, self._bed, self._up = case, ground, bed, up
+        self._model = model
+        self._began = time.monotonic()
+        self._why = ""
+        self._healers: list[threading.Thread] = []
+
+    def run(self) -> list[Done]:
+        """Returns when all faults are made, or the run has ended."""
+        self._await_moment()
+        done = []
+        for hit in self._case.hits:
+            time.sleep(hit.later_s)
+            if self._ended():
+                done.append(Done(hit, None))
+                continue
+            over = self._decided()
+            self._why = "found nothing to hit"
+            done.append(Done(hit, self._make(hit), over, self._why))
+        return done
+
+    def heal(self) -> None:
+        """Wait until whatever lasts is over."""
+        for thread in self._healers:
+            thread.join()
+
+    # ---- when
+
+    def _await_moment(self) -> None:
+        case = self._case
+        if case.moment == "start":
+            self._until(lambda: time.monotonic() - self._began >= case.at)
+            return
+        self._until(lambda: self.step() >= case.at * case.steps)
+        if case.moment == "checkpoint":
+            seen = self._files()
+            self._until(lambda: self._files() != seen or self.step() >= case.steps)
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        while not self._ended() and not condition():
+            time.sleep(_POLL_S)
+
+    def _ended(self) -> bool:
+        return self._up.process.poll() is not None
+
+    def step(self) -> int:
+        """The newest that a task reports."""
+        steps = [0]
+        folder = self._bed.cluster().current()
+        for file in folder.path.glob("progress/*.json") if folder else ():
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                steps.append(int(json.loads(file.read_text())["step"]))
+        return max(steps)
+
+    def _files(self) -> frozenset[str]:
+        with suppress(OSError):
+            return frozenset(os.listdir(self._model))
+        return frozenset()
+
+    def _decided(self) -> bool:
+        status = self._status()
+        return status is not None and status.ok is not None
+
+    def _status(self) -> RunStatus | None:
+        folder = self._bed.cluster().current()
+        with suppress(OSError, ValueError, KeyError):
+            return RunStatus.from_json(folder.status.read_text()) if folder else None
+        return None
+
+    # ---- what
+
+    def _make(self, hit: Hit) -> str | None:
+        if hit.kind == "DISK":
+            return self._fill(hit)
+        if (
+            hit.victim in self._case.tasks
+            or hit.victim == "supervisor"
+            or hit.kind in ("CUT", "SLOW")
+        ):
+            if self._case.moment == "start" and not self._wait_for(hit.victim):
+                return None
+            if hit.kind in ("TERM", "FILES", "MEMORY"):
+                return self._by_pid(hit)
+            return self._inject(hit)
+        if hit.victim.startswith(("h", "n")) and hit.kind in ("KILL", "STOP"):
+            return self._inject(hit)
+        found = [process for process in self._processes(hit) if _send(process, hit.kind)]
+        self._heal(hit, lambda: [_send(process, "CONT") for process in found])
+        return f"{hit.kind} {[process.pid for process in found]}" if found else None
+
+    def _wait_for(self, victim: str) -> bool:
+        """Whether it comes to life before the run ends."""
+
+        def lives() -> bool:
+            status = self._status()
+            if status is None or victim not in self._case.tasks:
+                return status is not None and bool(status.tasks)
+            return any(task.task == victim and task.pid for task in status.tasks)
+
+        self._until(lives)
+        return not self._ended()
+
+    def _inject(self, hit: Hit) -> str | None:
+        lasts = ["--for", str(hit.for_s)] if hit.for_s else []
+        rate = ["--rate", "300"] if hit.kind == "SLOW" else []
+        words = ["inject", _VERBS[hit.kind], hit.victim, *lasts, *rate, "--yes"]
+        code, said = self._bed.run_here(*words)
+        self._why = said.strip()
+        return self._why if code == 0 else None
+
+    def _by_pid(self, hit: Hit) -> str | None:
+        status = self._status()
+        if status is None:
+            return None
+        if hit.victim == "supervisor":
+            host, pid = "", status.supervisor
+        else:
+            task = _task(status, hit.victim)
+            if task is None or not task.pid or task.phase != "running":
+                return None
+            host, pid = task.host, task.pid
+        limits = {"FILES": "--nofile=8:8", "MEMORY": "--as=200000000:200000000"}
+        command = (
+            ("kill", "-TERM", str(pid))
+            if hit.kind == "TERM"
+            else ("prlimit", "--pid", str(pid), limits[hit.kind])
+        )
+        if host in ("", "localhost"):
+            Ground.run(self._ground, host, *command)
+        else:
+            self._ground.run(host, *command)
+        return f"{' '.join(command)} on {host or 'this machine'}"
+
+    def _processes(self, hit: Hit) -> list[psutil.Process]:
+        """The victims of a signal."""
+        what, _, host = hit.victim.partition(" of " if " of " in hit.victim else " to ")
+        status = self._status()
+        with suppress(psutil.Error):
+            if what == "up":
+                # In an allocation, `up` is a child of salloc.
+                process = psutil.Process(self._up.process.pid)
+                return [process if self._case.place != SLURM else process.children()[0]]
+            if what == "guard" and status is not None:
+                parent = psutil.Process(status.supervisor).parent()
+                return [parent] if parent is not None else []
+            if what == "fork server":
+                return self._fork_servers(status)
+            there = self._ground.on_host(self._bed, host or hit.victim)
+            if what == "log-in":
+                return [one for one in there if _is_login(one)]
+            agents = [one for one in there if _is_agent(one)]
+            if what == "agent and guard":
+                return agents
+            return agents[-1:]  # the agent is younger than its guard
+        return []
+
+    def _fork_servers(self, status: RunStatus | None) -> list[psutil.Process]:
+        tasks = {task.pid for task in status.tasks} if status else set()
+        found = [
+            process
+            for process in self._bed.processes()
+            if "--preload" in _words(process)
+            and process.pid not in tasks
+            and os.getsid(process.pid) == process.pid
+        ]
+        return sorted(found, key=lambda process: process.pid)[:1]
+
+    def _fill(self, hit: Hit) -> str:
+        folder = self._bed.state if hit.victim == "state" else self._model
+        filler = folder / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        self._heal(hit, lambda: filler.unlink(missing_ok=True))
+        return f"filled {folder.name}"
+
+    def _heal(self, hit: Hit, work: Callable[[], object]) -> None:
+        if hit.for_s:
+            timer = threading.Timer(hit.for_s, work)
+            timer.start()
+            self._healers.append(timer)
+
+
+@contextmanager
+def disks(case: Case, bed: CommandBed, model: Path) -> Iterator[None]:
+    """File systems of their own for what the case fills."""
+    filled = {hit.victim for hit in case.hits if hit.kind == "DISK"}
+    places = {"state": (bed.state, _STATE_BYTES), "model": (model, _MODEL_BYTES)}
+    mounted = [places[name] for name in sorted(filled)]
+    for folder, size in mounted:
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "chaos", folder], check=True)
+    try:
+        yield
+    finally:
+        for folder, _ in mounted:
+            subprocess.run(["umount", "--lazy", folder], check=False)
+
+
+def _send(process: psutil.Process, kind: str) -> bool:
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGCONT if kind == "CONT" else _SIGNALS[kind])
+        return True
+    return False
+
+
+def _task(status: RunStatus, name: str) -> TaskStatus | None:
+    return next((task for task in status.tasks if task.task == name), None)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return list(process.cmdline())
+    return []
+
+
+def _is_agent(process: psutil.Process) -> bool:
+    words = " ".join(_words(process))
+    return "psclust.agent" in words or "sys.stdin.readline" in words
+
+
+def _is_login(process: psutil.Process) -> bool:
+    """A session of sshd, not the one that listens; or what srun runs."""
+    words = " ".join(_words(process))
+    return (words.startswith("sshd") and "-D" not in words) or "slurmstepd" in words
