@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -41,6 +42,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 
 
 def main() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):  # ends the hosts and Slurm, too
+        signal.signal(number, signal.default_int_handler)
     options = _options()
     if options.page:
         tally.write_page(PAGE, options.tally)
@@ -109,7 +112,8 @@ def run_case(case: Case, place: Ground, *, keep: bool = False) -> tally.Found:
                 wrong += _after(case, place, bed, up, model, done)
             wrong += backward
         except TimeoutError as error:
-            wrong.append(f"not in time: {str(error)[:2000]}")
+            why = bed.run_here("why")[1]
+            wrong.append(f"not in time: {str(error)[-2000:]}\n{why}")
         for each in done:
             print(f"    {each.hit}: {each.how or each.why}")
         _keep_state(bed)
@@ -158,17 +162,21 @@ def _after(
         wrong.append(f"exit code {code}, not {expected}:\n{_end_of(up)}")
     elif code and promise.said is not None and not _says(up, promise.said):
         wrong.append(f"does not say {promise.said!r}:\n{_end_of(up)}")
-    status = _status(bed)
-    wrong += checks.cause(case, status, done)
-    with suppress(TimeoutError):
-        wait_until(lambda: not place.left(bed) and not bed.cluster().is_live(), _LEFT_S)
-    wrong += [f"left: {each}" for each in place.left(bed)]
-    wrong += checks.left(case, bed, status)
+    wrong += [*checks.cause(case, _status(bed), done), *_left(place, bed)]
     if code:
         again = bed.start("up", *place.options())
         if again.wait(case.limit_s):
             return [*wrong, f"the next `up` fails:\n{_end_of(again)}"]
+        wrong += _left(place, bed)
     return [*wrong, *checks.trained(case, model, done)]
+
+
+def _left(place: Ground, bed: CommandBed) -> list[str]:
+    """What does not end by itself."""
+    with suppress(TimeoutError):
+        wait_until(lambda: not place.left(bed) and not bed.cluster().is_live(), _LEFT_S)
+    taken = ["the run's name is still taken"] if bed.cluster().is_live() else []
+    return [*taken, *(f"left: {each}" for each in place.left(bed))]
 
 
 def _says(up: Running, pattern: str) -> bool:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from beds.command import CommandBed
-from faults.cases import BATCHES, HOSTS, LOCAL, Case
+from faults.cases import BATCHES, LOCAL, SLURM, Case
 from faults.hitting import Done
 from psclust.rundir.status import RunStatus
 
@@ -35,19 +33,19 @@ _ENDS = {
     ("KILL", "guard"): Promise(frozenset({1}), "guard (was|were) killed"),
     ("KILL", "up"): Promise(frozenset({-9, 137})),
     ("TERM", "up"): Promise(frozenset({143}), "SIGTERM"),
-    ("TERM", "supervisor"): Promise(frozenset({1, 143}), "SIGTERM"),
+    ("TERM", "supervisor"): Promise(frozenset({143}), "SIGTERM"),
 }
+_SAVED = Promise(frozenset({75}), "SIGTERM")  # of TERM in a batch job, which asks to save
 _MAY_FAIL = Promise(frozenset({0, 1, 3}))
-_WELL = Promise(frozenset({0}))
 
 
 def promised(case: Case, done: Sequence[Done]) -> Promise:
     """How the run may end after the faults that came in time."""
     made = [each for each in done if each.how is not None]
     ends = [
-        _ENDS[each.hit.kind, each.hit.victim]
+        _SAVED if each.hit.kind == "TERM" and case.place == SLURM else _ENDS[name]
         for each in made
-        if (each.hit.kind, each.hit.victim) in _ENDS
+        if (name := (each.hit.kind, each.hit.victim)) in _ENDS
     ]
     codes = frozenset().union(*(end.codes for end in ends)) if ends else frozenset({0})
     if ends and (case.moment == "end" or any(each.over for each in made)):
@@ -144,13 +142,3 @@ def cause(case: Case, status: RunStatus | None, done: Sequence[Done]) -> Iterato
     there = next((task.host for task in status.tasks if task.task == status.cause), None)
     if status.cause not in hit and there not in hosts:
         yield f"the first cause is said to be {status.cause}: {status.text}"
-
-
-def left(case: Case, bed: CommandBed, status: RunStatus | None) -> Iterator[str]:
-    """What the run has left on this machine besides processes."""
-    if bed.cluster().is_live():
-        yield "the run's name is still taken"
-    if status is not None and case.place != HOSTS:
-        with suppress(OSError):
-            for address in bed.bound_ports(status):
-                yield f"{address} is still bound"

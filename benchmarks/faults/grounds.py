@@ -27,7 +27,7 @@ class Ground:
         self.folder = folder
 
     def begin(self, name: str) -> CommandBed:
-        folder = self.folder / name
+        folder = self.folder / name / "bed"
         folder.mkdir(parents=True)
         return CommandBed(folder)
 

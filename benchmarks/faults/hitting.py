@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from beds.command import CommandBed, Running
-from faults.cases import SLURM, Case, Hit
+from faults.cases import NAMES, SLURM, Case, Hit
 from faults.grounds import Ground
 from psclust.rundir.status import RunStatus, TaskStatus
 
@@ -197,15 +197,13 @@ class Hitter:
         return []
 
     def _fork_servers(self, status: RunStatus | None) -> list[psutil.Process]:
-        tasks = {task.pid for task in status.tasks} if status else set()
-        found = [
-            process
-            for process in self._bed.processes()
-            if "--preload" in _words(process)
-            and process.pid not in tasks
-            and os.getsid(process.pid) == process.pid
-        ]
-        return sorted(found, key=lambda process: process.pid)[:1]
+        """One of them, on the first host that has any. Tasks that were forked look alike."""
+        for host in NAMES[self._case.place]:
+            tasks = {task.pid for task in status.tasks if task.host == host} if status else set()
+            for process in self._ground.on_host(self._bed, host):
+                if "--preload" in _words(process) and _own_pid(process) not in tasks:
+                    return [process]
+        return []
 
     def _fill(self, hit: Hit) -> str:
         folder = self._bed.state if hit.victim == "state" else self._model
@@ -254,6 +252,15 @@ def _words(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error):
         return list(process.cmdline())
     return []
+
+
+def _own_pid(process: psutil.Process) -> int:
+    """Its number on its host, which may have a space of its own."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return process.pid
 
 
 def _is_agent(process: psutil.Process) -> bool:

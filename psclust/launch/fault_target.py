@@ -40,7 +40,7 @@ def find_fault_target(
     if not named:
         there = [*(task.task for task in status.tasks), *sorted(agents), SUPERVISOR]
         raise UsageError(f"{word}: {status.name} has no such target; it has {', '.join(there)}.")
-    running = [task for task in named if task.phase == "running" and task.pid]
+    running = [task for task in named if task.phase in ("starting", "running") and task.pid]
     if not running:
         raise UsageError(f"{word}: nothing of it runs; see `psclust ps {status.name}`.")
     task = chance.choice(running)

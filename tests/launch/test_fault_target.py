@@ -27,7 +27,7 @@ STATUS = RunStatus(
         _task("ps:0", "h1", 11),
         _task("worker:0", "h1", 12),
         _task("worker:1", "h2", 13),
-        _task("worker:2", "localhost", 14),
+        _task("worker:2", "localhost", 14, "starting"),
         _task("worker:3", "h2", None, "backoff"),
     ),
 )
