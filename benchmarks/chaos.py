@@ -100,17 +100,18 @@ def run_case(case: Case, place: Ground, *, keep: bool = False) -> tally.Found:
     _write(case, place, bed, model)
     done: list[Done] = []
     wrong: list[str] = []
-    code = None
+    code, first_s = None, 0.0
     with disks(case, bed, model):
         try:
             up = bed.start("up", *place.options())
-            with forward_only(model) as backward:
+            with forward_only(model) as watcher:
                 hitter = Hitter(case, place, bed, up, model)
                 done = hitter.run()
                 code = up.wait(case.limit_s)
+                first_s = time.monotonic() - began
                 hitter.heal()
                 wrong += _after(case, place, bed, up, model, done)
-            wrong += backward
+            wrong += watcher.backward
         except TimeoutError as error:
             why = bed.run_here("why")[1]
             wrong.append(f"not in time: {str(error)[-2000:]}\n{why}")
@@ -118,7 +119,7 @@ def run_case(case: Case, place: Ground, *, keep: bool = False) -> tally.Found:
             print(f"    {each.hit}: {each.how or each.why}")
         _keep_state(bed)
     result = tally.found(case, done, time.monotonic() - began, code, wrong)
-    print(f"    {result.seconds:.0f} s, exit code {code}", flush=True)
+    print(f"    {first_s:.0f} s, exit code {code}; {result.seconds:.0f} s in all", flush=True)
     for line in wrong:
         print(f"    VIOLATION: {line}", flush=True)
     place.clear(bed)
@@ -207,26 +208,37 @@ def _keep_state(bed: CommandBed) -> None:
         )
 
 
+class Watcher:
+    """last: the step of a folder's latest checkpoint. backward: a line for each time that it went
+    back."""
+
+    def __init__(self, model: Path) -> None:
+        self.last = -1
+        self.backward: list[str] = []
+        self._file = model / "checkpoint"
+
+    def look(self) -> None:
+        with suppress(OSError, ValueError, IndexError):
+            first = self._file.read_text(encoding="utf-8").splitlines()[0]
+            step = int(first.rstrip('"').rpartition("-")[2])
+            if step < self.last:
+                self.backward.append(f"the checkpoint of step {step} followed that of {self.last}")
+            self.last = step
+
+
 @contextmanager
-def forward_only(model: Path) -> Iterator[list[str]]:
-    """Watches the latest checkpoint; the list gets a line for each time that it went back."""
-    backward: list[str] = []
-    over = threading.Event()
+def forward_only(model: Path) -> Iterator[Watcher]:
+    """Look all the time."""
+    watcher, over = Watcher(model), threading.Event()
 
     def watch() -> None:
-        last = -1
         while not over.wait(0.05):
-            with suppress(OSError, ValueError, IndexError):
-                first = (model / "checkpoint").read_text().splitlines()[0]
-                step = int(first.rstrip('"').rpartition("-")[2])
-                if step < last:
-                    backward.append(f"the checkpoint of step {step} followed that of {last}")
-                last = step
+            watcher.look()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield backward
+        yield watcher
     finally:
         over.set()
         thread.join()

@@ -88,28 +88,28 @@ def trained(case: Case, model: Path, done: Sequence[Done]) -> Iterator[str]:
     for path in state.all_model_checkpoint_paths:
         try:
             reader = tf.train.load_checkpoint(path)
-            values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+            found = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
         except (tf.errors.OpError, ValueError) as error:
             yield f"{path} cannot be read: {error}"
             return
-    yield from _values(case, values, sum(each.how is not None for each in done))
+    yield from values(case, found, sum(each.how is not None for each in done))
 
 
-def _values(case: Case, values: dict[str, Any], faults: int) -> Iterator[str]:
-    """`values`: of the last checkpoint."""
+def values(case: Case, found: dict[str, Any], faults: int) -> Iterator[str]:
+    """What is wrong with the last checkpoint. faults: how many were made."""
     exact = case.replication == "between-graph" and case.update == "sync"
     slack = 0 if exact else faults * case.workers
-    step = int(values["global_step"])
+    step = int(found["global_step"])
     if case.feature != "backup workers":
         if abs(step - case.steps) > slack:
             yield f"global step {step}, not {case.steps}"
-        yield from _counts(case, values["counts"], slack)
-        positions = values["psclust/positions"].tolist()
+        yield from _counts(case, found["counts"], slack)
+        positions = found["psclust/positions"].tolist()
         if any(abs(position - BATCHES) > slack for position in positions):
             yield f"positions {positions}, not {BATCHES} each"
     elif step < case.steps * 0.5:
         yield f"global step {step}, far below {case.steps}"
-    accuracy = _accuracy(values)
+    accuracy = _accuracy(found)
     if accuracy < _LEAST_ACCURACY:
         yield f"accuracy {accuracy:.3f}"
 
@@ -134,8 +134,11 @@ def _accuracy(values: dict[str, Any]) -> float:
 
 
 def cause(case: Case, status: RunStatus | None, done: Sequence[Done]) -> Iterator[str]:
-    """Whether the task that is named as the first cause is one that was hit."""
+    """Whether the task that is named as the first cause is one that was hit. One that has run out
+    of files or memory may live on, and others break at it."""
     if status is None or status.ok or status.cause is None:
+        return
+    if any(each.how and each.hit.kind in ("FILES", "MEMORY") for each in done):
         return
     hit = {each.hit.victim for each in done if each.how is not None}
     hosts = {victim.rpartition(" ")[2] for victim in hit}

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from psclust.testing.wait import wait_until
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from faults import tally  # noqa: E402
-from faults.cases import HOSTS, LOCAL, SLURM, Case, draw  # noqa: E402
+import chaos as benchmark  # noqa: E402
+from faults import checks, tally  # noqa: E402
+from faults.cases import BATCHES, HOSTS, LOCAL, SLURM, Case, Hit, draw  # noqa: E402
+from faults.hitting import Done  # noqa: E402
 
 
 def chaos(*arguments: str) -> str:
@@ -59,6 +65,62 @@ def test_everything_is_drawn_where_it_can_happen() -> None:
 
 def test_the_line_of_a_case_begins_with_what_repeats_it() -> None:
     assert str(draw(3, 14)).startswith("--seed 3 --case 14: ")
+
+
+def made(kind: str, victim: str, for_s: float = 0.0) -> Done:
+    return Done(Hit(kind, victim, for_s), "made")
+
+
+def case(place: str = LOCAL, **fields: object) -> Case:
+    drawn = Case(1, 2, place, "between-graph", "sync", "plain", "training", 0.5)
+    return replace(drawn, **fields)
+
+
+@pytest.mark.parametrize(
+    ("place", "done", "codes"),
+    [
+        (LOCAL, [made("KILL", "ps:1"), made("STOP", "supervisor", 3.0)], {0}),
+        (LOCAL, [made("KILL", "supervisor")], {1}),
+        (LOCAL, [made("TERM", "up"), made("KILL", "worker:0")], {143}),
+        (SLURM, [made("TERM", "up")], {75}),
+        (LOCAL, [Done(Hit("KILL", "guard"), None)], {0}),
+        (HOSTS, [made("CUT", "h1", 4.0), made("KILL", "h2")], {0}),
+        (HOSTS, [made("CUT", "h1", 41.0), made("KILL", "agent and guard of h2")], {0, 1, 3}),
+    ],
+)
+def test_how_a_run_may_end(place: str, done: list[Done], codes: set[int]) -> None:
+    assert checks.promised(case(place), done).codes == codes
+
+
+def test_an_example_that_was_used_once_too_often_is_found() -> None:
+    counts = np.full(64, BATCHES * 8 * 2 / 64 / 16)
+    values = {
+        "global_step": BATCHES,
+        "psclust/positions": np.array([BATCHES, BATCHES]),
+        "counts": counts,
+        "first": np.zeros([128, 1024]),
+        "second": np.zeros([1024, 10]),
+    }
+    assert [*checks.values(case(), values, 1)] == ["accuracy 0.109"]
+    counts[3] += 1 / 16
+    assert "used 150.00 to 151.00 times, not 150" in next(checks.values(case(), values, 1))
+    assert [*checks.values(case(replication="in-graph"), values, 1)] == ["accuracy 0.109"]
+    values["global_step"] = BATCHES - 1
+    assert f"global step {BATCHES - 1}" in next(checks.values(case(), values, 1))
+
+
+def test_a_checkpoint_that_goes_back_is_found(tmp_path: Path) -> None:
+    def latest(step: int) -> None:
+        (tmp_path / "checkpoint").write_text(f'model_checkpoint_path: "model.ckpt-{step}"\n')
+
+    latest(50)
+    with benchmark.forward_only(tmp_path) as watcher:
+        wait_until(lambda: watcher.last == 50, what="the first look")
+        latest(100)
+        wait_until(lambda: watcher.last == 100, what="the second look")
+        latest(50)
+        wait_until(lambda: watcher.backward, what="what went back")
+    assert watcher.backward == ["the checkpoint of step 50 followed that of 100"]
 
 
 def test_the_table_counts_faults_where_they_were_made(tmp_path: Path) -> None:
