@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from faults import checks, tally
-from faults.cases import BATCHES, FEATURES, LEASE_S, LOCAL, PLACES, Case, draw
+from faults.cases import BATCHES, FEATURES, LEASE_S, LOCAL, PLACES, PROGRESS_S, Case, draw
 from faults.grounds import Ground, ground
 from faults.hitting import Done, Hitter, disks
 
@@ -145,7 +145,7 @@ def _write(case: Case, place: Ground, bed: CommandBed, model: Path) -> None:
         "replication": case.replication,
         "update": case.update,
         "restart": {"backoff": 0.1},
-        "deadlines": {"stop": 5, "lease": LEASE_S},
+        "deadlines": {"stop": 5, "lease": LEASE_S, "progress": PROGRESS_S},
         **place.keys(),
         **more,
     }

@@ -46,6 +46,8 @@ _KINDS = {
     "SLOW": (1, {}, {"link": 1}),
 }
 LEASE_S = 15.0
+# Python waits for ever for a thread that has found no memory for its start; this ends the run.
+PROGRESS_S = 120.0
 SHORT_S, LONG_S = (2.0, 5.0), (40.0, 45.0)  # of a cut: within the lease, and beyond it
 
 
