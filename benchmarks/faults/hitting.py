@@ -23,6 +23,7 @@ from psclust.rundir.status import RunStatus, TaskStatus
 _POLL_S = 0.005
 _SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP, "TERM": signal.SIGTERM}
 _VERBS = {"KILL": "kill", "STOP": "freeze", "CUT": "cut", "SLOW": "slow"}
+_ALIVE = ("starting", "running")
 _STATE_BYTES, _MODEL_BYTES = 16 << 20, 64 << 20
 
 
@@ -114,33 +115,33 @@ class Hitter:
     def _make(self, hit: Hit) -> str | None:
         if hit.kind == "DISK":
             return self._fill(hit)
-        if (
-            hit.victim in self._case.tasks
-            or hit.victim == "supervisor"
-            or hit.kind in ("CUT", "SLOW")
-        ):
-            if self._case.moment == "start" and not self._wait_for(hit.victim):
+        if self._case.moment == "start":
+            self._until(lambda: self._lives(hit))
+            if self._ended():
                 return None
-            if hit.kind in ("TERM", "FILES", "MEMORY"):
-                return self._by_pid(hit)
-            return self._inject(hit)
-        if hit.victim.startswith(("h", "n")) and hit.kind in ("KILL", "STOP"):
+        if hit.kind in ("TERM", "FILES", "MEMORY") and self._is_task(hit.victim):
+            return self._by_pid(hit)
+        if self._is_task(hit.victim) or (
+            hit.victim in NAMES[self._case.place] and hit.kind in _VERBS
+        ):
             return self._inject(hit)
         found = [process for process in self._processes(hit) if _send(process, hit.kind)]
         self._heal(hit, lambda: [_send(process, "CONT") for process in found])
         return f"{hit.kind} {[process.pid for process in found]}" if found else None
 
-    def _wait_for(self, victim: str) -> bool:
-        """Whether it comes to life before the run ends."""
+    def _is_task(self, victim: str) -> bool:
+        return victim in self._case.tasks or victim == "supervisor"
 
-        def lives() -> bool:
-            status = self._status()
-            if status is None or victim not in self._case.tasks:
-                return status is not None and bool(status.tasks)
-            return any(task.task == victim and task.pid for task in status.tasks)
-
-        self._until(lives)
-        return not self._ended()
+    def _lives(self, hit: Hit) -> bool:
+        """Whether there is something to hit, at the start."""
+        status = self._status()
+        if status is None or not status.tasks:
+            return False
+        if hit.victim in self._case.tasks:
+            task = _task(status, hit.victim)
+            return task is not None and task.phase in _ALIVE and bool(task.pid)
+        named = hit.victim == "supervisor" or hit.victim in NAMES[self._case.place]
+        return named or bool(self._processes(hit))
 
     def _inject(self, hit: Hit) -> str | None:
         lasts = ["--for", str(hit.for_s)] if hit.for_s else []
@@ -158,7 +159,7 @@ class Hitter:
             host, pid = "", status.supervisor
         else:
             task = _task(status, hit.victim)
-            if task is None or not task.pid or task.phase != "running":
+            if task is None or not task.pid or task.phase not in _ALIVE:
                 return None
             host, pid = task.host, task.pid
         limits = {"FILES": "--nofile=8:8", "MEMORY": "--as=200000000:200000000"}
