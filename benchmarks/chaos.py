@@ -163,8 +163,10 @@ def _after(
         wrong.append(f"exit code {code}, not {expected}:\n{_end_of(up)}")
     elif code and promise.said is not None and not _says(up, promise.said):
         wrong.append(f"does not say {promise.said!r}:\n{_end_of(up)}")
-    wrong += [*checks.cause(case, _status(bed), done), *_left(place, bed)]
-    if code:
+    wrong += _left(place, bed)
+    status = _status(bed)
+    wrong += checks.cause(case, status, done)
+    if code or (status is not None and not status.ok):
         again = bed.start("up", *place.options())
         if again.wait(case.limit_s):
             return [*wrong, f"the next `up` fails:\n{_end_of(again)}"]

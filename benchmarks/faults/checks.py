@@ -35,18 +35,20 @@ _ENDS = {
     ("TERM", "up"): Promise(frozenset({143}), "SIGTERM"),
     ("TERM", "supervisor"): Promise(frozenset({143}), "SIGTERM"),
 }
-_SAVED = Promise(frozenset({75}), "SIGTERM")  # of TERM in a batch job, which asks to save
+# In a batch job TERM asks to save; salloc has no exit code for a command that was killed.
+_IN_JOB = {
+    ("TERM", "up"): Promise(frozenset({75}), "SIGTERM"),
+    ("TERM", "supervisor"): Promise(frozenset({75}), "SIGTERM"),
+    ("KILL", "up"): Promise(frozenset({0, 137})),
+}
 _MAY_FAIL = Promise(frozenset({0, 1, 3}))
 
 
 def promised(case: Case, done: Sequence[Done]) -> Promise:
     """How the run may end after the faults that came in time."""
     made = [each for each in done if each.how is not None]
-    ends = [
-        _SAVED if each.hit.kind == "TERM" and case.place == SLURM else _ENDS[name]
-        for each in made
-        if (name := (each.hit.kind, each.hit.victim)) in _ENDS
-    ]
+    here = {**_ENDS, **_IN_JOB} if case.place == SLURM else _ENDS
+    ends = [here[name] for each in made if (name := (each.hit.kind, each.hit.victim)) in here]
     codes = frozenset().union(*(end.codes for end in ends)) if ends else frozenset({0})
     if ends and (case.moment == "end" or any(each.over for each in made)):
         codes |= {0}  # the run may have been over a moment before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,7 @@ def describe(process: psutil.Process) -> str:
 
 @contextmanager
 def ground(place: str) -> Iterator[Ground]:
-    """Kept for many runs: sshd, or Slurm, starts once."""
+    """For many runs: sshd, or Slurm, starts once."""
     folder = Path(tempfile.gettempdir()) / f"chaos-{uuid.uuid4().hex[:8]}"
     folder.mkdir()
     with ExitStack() as stack:
@@ -151,3 +152,5 @@ def ground(place: str) -> Iterator[Ground]:
             yield Nodes(folder, slurm)
         else:
             yield Ground(folder)
+    if not list(folder.glob("**/case-*")):
+        shutil.rmtree(folder)  # nothing is kept

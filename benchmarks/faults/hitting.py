@@ -149,7 +149,10 @@ class Hitter:
         words = ["inject", _VERBS[hit.kind], hit.victim, *lasts, *rate, "--yes"]
         code, said = self._bed.run_here(*words)
         self._why = said.strip()
-        return self._why if code == 0 else None
+        if code:
+            return None
+        self._heal(hit, lambda: None)  # psclust does it
+        return self._why
 
     def _by_pid(self, hit: Hit) -> str | None:
         status = self._status()
