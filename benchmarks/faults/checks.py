@@ -50,6 +50,8 @@ def promised(case: Case, done: Sequence[Done]) -> Promise:
     here = {**_ENDS, **_IN_JOB} if case.place == SLURM else _ENDS
     ends = [here[name] for each in made if (name := (each.hit.kind, each.hit.victim)) in here]
     codes = frozenset().union(*(end.codes for end in ends)) if ends else frozenset({0})
+    if 143 in codes and case.moment == "start":
+        codes |= {-15}  # TERM ends a Python that has only begun; a shell shows 143
     if ends and (case.moment == "end" or any(each.over for each in made)):
         codes |= {0}  # the run may have been over a moment before
     if any(_may_fail(case, each) for each in made) or len(_lost(made)) > 1:

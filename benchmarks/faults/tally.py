@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from faults.cases import HOSTS, LOCAL, SLURM, Case
+from faults.cases import HOSTS, LOCAL, NAMES, SLURM, Case, Hit
 from faults.hitting import Done
 
 _TABLE = re.compile(r"(<!-- tally -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -28,16 +28,16 @@ class Found:
 def found(
     case: Case, done: list[Done], seconds: float, code: int | None, wrong: list[str]
 ) -> Found:
-    made = [
-        f"{each.hit.kind} {_sort(case, each.hit.victim)}" for each in done if each.how is not None
-    ]
+    made = [f"{each.hit.kind} {_sort(case, each.hit)}" for each in done if each.how is not None]
     return Found(case.place, tuple(made), round(seconds, 1), code, tuple(wrong))
 
 
-def _sort(case: Case, victim: str) -> str:
-    if victim in case.tasks:
-        return victim.partition(":")[0]
-    return re.sub(r"( (of|to) )?[hn]\d$", "", victim) or "host"
+def _sort(case: Case, hit: Hit) -> str:
+    if hit.victim in case.tasks:
+        return hit.victim.partition(":")[0]
+    if hit.victim in NAMES[case.place]:
+        return "links" if hit.kind in ("CUT", "SLOW") else "agent"
+    return re.sub(r" (of|to) \w+$", "", hit.victim)
 
 
 def add(path: Path, case: Case, result: Found) -> None:
