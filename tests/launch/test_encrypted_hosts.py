@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
+import psutil
 import pytest
 from four_ways import in_all_four_ways
 from on_hosts import isolated
@@ -72,7 +74,12 @@ def _sshd_aside(host: BedHost) -> list[str]:
 
 
 def _forwarders(host: BedHost) -> list[int]:
-    return [each.pid for each in host.processes() if "forward.forwarder" in str(each.cmdline())]
+    found = []
+    for each in host.processes():
+        with suppress(psutil.Error):  # has just ended
+            if "forward.forwarder" in " ".join(each.cmdline()):
+                found.append(each.pid)
+    return found
 
 
 def _goes_on(far: CommandBed, task: str) -> None:
@@ -93,10 +100,12 @@ def test_the_digits_are_learned(
     assert "is used, which takes more time" not in said  # psclust's own wire is forwarded, too
 
 
+PROGRAM = "marked:program"
 WAYS = [
-    f"--replication {replication} --{update} marked:program"
-    for replication in ("between-graph", "in-graph")
-    for update in ("sync", "async")
+    pytest.param(f"--replication between-graph --async {PROGRAM}", marks=pytest.mark.long),
+    f"--replication between-graph --sync {PROGRAM}",
+    pytest.param(f"--replication in-graph --async {PROGRAM}", marks=pytest.mark.long),
+    pytest.param(f"--replication in-graph --sync {PROGRAM}", marks=pytest.mark.long),
 ]
 
 
@@ -137,10 +146,12 @@ def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
     far: CommandBed, hosts: HostBed
 ) -> None:
     far.write("mine.py", ENDLESS)
-    far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1 mine:program"))
+    how = typed("up -d --encrypt -H h1,h2 --ps 1 --workers 1 mine:program")
+    far.done(*how)
     wait_until(lambda: "step " in far.log("worker:0"), what="a step")
     hosts[1].cut()
-    wait_until(lambda: "not reached" in far.done_here("ps"), what="a host that is not reached")
+    happened = far.run_folder().events
+    wait_until(lambda: '"host_silent"' in happened.read_text(), what="a host that is not reached")
     hosts[1].heal()
     _goes_on(far, "worker:0")
     for host in hosts.hosts[:2]:
@@ -154,7 +165,7 @@ def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
 def test_bare_servers_are_dialled_on_the_machine_that_called_up(
     far: CommandBed, hosts: HostBed
 ) -> None:
-    said = far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1"))
+    said = far.done("up", "-d", "--encrypt", "-H", hosts.names, *typed("--ps 2 --workers 2"))
     target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
     assert target.startswith("grpc://127.0.0.1:")
     client = subprocess.run(
@@ -164,6 +175,7 @@ def test_bare_servers_are_dialled_on_the_machine_that_called_up(
     far.done("down")
 
 
+@pytest.mark.long
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed) -> None:
     far.write("train.py", CLASSIC)
     said = far.done("up", "--encrypt", "-H", "h1,h2,h3", "train.py")
