@@ -7,7 +7,7 @@ PyTorch. `hosts.yaml` names the hosts, 2 ps and 2 workers, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rivals import RIVAL
 
@@ -131,8 +131,24 @@ def _best() -> dict[str, Way]:
     }
 
 
+def _encrypted() -> dict[str, Way]:
+    """psclust's ways and a script, each in the open and under TLS."""
+    script = Way(f"{_RIVAL_UP} --encrypt by_hand.py --model MODEL", together=True)
+    ways = {"by hand, round robin": script, **{kind: _ours(kind, "--encrypt") for kind in _KINDS}}
+    return {
+        name: replace(way, command=way.command.replace("--encrypt", option))
+        for kind, way in ways.items()
+        for name, option in ((kind, "--no-encrypt"), (f"{kind}, encrypted", "--encrypt"))
+    }
+
+
 # By the table of docs/performance.md in which they are.
-TABLES: Mapping[str, Mapping[str, Way]] = {"main": _main(), "hooks": _hooks(), "best": _best()}
+TABLES: Mapping[str, Mapping[str, Way]] = {
+    "main": _main(),
+    "hooks": _hooks(),
+    "best": _best(),
+    "encrypted": _encrypted(),
+}
 
 
 def ways_of(
