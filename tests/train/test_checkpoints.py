@@ -4,6 +4,7 @@ be written."""
 from __future__ import annotations
 
 import resource
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -159,6 +160,36 @@ def test_one_for_every_so_many_seconds_stays_for_good(tmp_path: Path) -> None:
     # 100 begins; 155 is the first 50 s later, 215 the next; 220 and 290 are the last two.
     assert _steps(tmp_path) == [2, 4, 5, 6]
     assert [entry.step for entry in folder.listed()] == [5, 6]
+
+
+@contextmanager
+def _small_disk(folder: Path, size: str) -> Iterator[None]:
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_the_next_checkpoint_will_fill_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loss(features: Any) -> Any:
+        return tf.reduce_mean(toys.zeros("weights", [1 << 18])) * features
+
+    program = toys.repeated(loss, 1.0, 6, save_steps=2, save_seconds=None, keep=1)
+    with _small_disk(tmp_path, "3m"):
+        program.train(tmp_path, max_steps=4)
+        assert "will not fit" not in caplog.text  # 1 MB each, of which one stays
+        (tmp_path / "filler").write_bytes(bytes(1_500_000))
+        with pytest.raises(PsclustError, match="No space left on device"):
+            program.train(tmp_path, max_steps=6)
+        assert _steps(tmp_path) == [4]
+    told = [line for line in caplog.messages if "the next checkpoint will not fit" in line]
+    assert len(told) == 1
+    assert "kB are free, and the last one has 1.0 MB" in told[0]
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:

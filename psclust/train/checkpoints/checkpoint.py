@@ -132,6 +132,10 @@ class Checkpoints:
         """The prefix of the last complete checkpoint."""
         return self._folder.latest()
 
+    def shortage(self) -> str | None:
+        """A sentence if the disk has no room for the next checkpoint."""
+        return self._folder.shortage()
+
     def save(self, session: Session, step: int) -> str:
         """Writes `model.ckpt-<step>` and removes old ones. Raises PsclustError if the folder cannot
         be written (the previous checkpoint stays), NotFiniteError for values that are not finite,

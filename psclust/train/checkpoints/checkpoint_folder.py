@@ -18,7 +18,11 @@ from pathlib import Path
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.placement.table import format_bytes
 from psclust.rundir.atomic_file import write_atomically
+
+# Of a checkpoint's size: what must be free for the next one.
+_MARGIN = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,25 @@ class CheckpointFolder:
         write_atomically(self.directory / "checkpoint", "\n".join(lines) + "\n")
         for old in go:
             self.remove(old.name)
+
+    def shortage(self) -> str | None:
+        """A sentence if the disk has no room for another checkpoint as large as the latest. Old
+        ones make no room: they are removed when the new one is complete."""
+        latest = self.latest()
+        if latest is None:
+            return None
+        try:
+            parts = self.directory.glob(f"{Path(latest).name}.*")
+            size = sum(path.stat().st_size for path in parts)
+            free = shutil.disk_usage(self.directory).free
+        except OSError:
+            return None
+        if free >= size * _MARGIN:
+            return None
+        return (
+            f"{self.directory}: the next checkpoint will not fit: {format_bytes(free)} are free, "
+            f"and the last one has {format_bytes(size)}. Make room; the training goes on meanwhile"
+        )
 
     def remove(self, name: str) -> None:
         """Removes the files of one checkpoint, complete or not."""

@@ -29,10 +29,12 @@ class Saver:
         self._due = time.monotonic() + self._every_s
         self._due_step = math.inf
         self._last: int | None = None
+        self._is_short = False
 
     def start(self, step: int) -> None:
         """Counts the steps to the next checkpoint from `step`."""
         self._due_step = step + self._every_steps
+        self._warn_of_shortage()
 
     def save(self, session: Session, step: int) -> None:
         """Writes one now. Raises PsclustError."""
@@ -41,6 +43,14 @@ class Saver:
         with self._job.reporter.during("saving"):
             self.checkpoints.save(session, step)
         self._last = step
+        self._warn_of_shortage()
+
+    def _warn_of_shortage(self) -> None:
+        """Once, and again only if there was room in between."""
+        shortage = self.checkpoints.shortage()
+        if shortage is not None and not self._is_short:
+            LOG.warning("%s", shortage)
+        self._is_short = shortage is not None
 
     def is_due(self, step: int) -> bool:
         """At global step `step`, now."""
