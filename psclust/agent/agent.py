@@ -78,9 +78,9 @@ class Agent:
         self._mark_ended(task)
         self.event_log.add(events.NotStarted(task, reason))
 
-    def exited(self, task: Task, code: int) -> None:
+    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
         self._mark_ended(task)
-        self.event_log.add(events.Exited(task, code))
+        self.event_log.add(events.Exited(task, code, out_of_memory=out_of_memory))
 
     def soon(self, work: Callable[[], None]) -> None:
         self._mailbox.soon(work)

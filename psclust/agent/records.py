@@ -91,6 +91,7 @@ def _usage_message(usage: Usage) -> pb.Usage:
         memory=usage.memory,
         sockets=None if usage.sockets is None else pb.Sockets(moved=moved),
         gpu=None if usage.gpu is None else pb.Gpu(**_given(asdict(usage.gpu))),
+        left=usage.left,
     )
 
 
@@ -103,6 +104,7 @@ def _usage(message: pb.Usage) -> Usage:
         if sockets is None
         else {inode: (each.sent, each.received) for inode, each in sockets.moved.items()},
         None if gpu is None else GpuUsage(_optional(gpu, "memory"), _optional(gpu, "busy")),
+        _optional(message, "left"),
     )
 
 

@@ -155,8 +155,10 @@ def _event(entry: Entry) -> pb.Event:
             event.started = pid
         case NotStarted(reason=reason):
             event.not_started = reason
-        case Exited(code=code):
+        case Exited(code=code, out_of_memory=evidence):
             event.exited = code
+            if evidence is not None:
+                event.out_of_memory = evidence
         case Serving():
             event.serving = True
     return event

@@ -93,7 +93,8 @@ class AgentUpdates:
             case "not_started":
                 self._listener.not_started(task, event.not_started)
             case "exited":
-                self._listener.exited(task, event.exited)
+                evidence = event.out_of_memory if event.HasField("out_of_memory") else None
+                self._listener.exited(task, event.exited, evidence)
             case "serving":
                 self._serving.add(task)
 

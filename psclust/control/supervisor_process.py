@@ -115,7 +115,9 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
         daemon=True,
     ).start()
     over = threading.Event()
-    sampler = Sampler(supervisor.inspection.readings, SamplesFile(request.folder.samples))
+    sampler = Sampler(
+        supervisor.inspection.readings, SamplesFile(request.folder.samples), supervisor.took
+    )
     threading.Thread(target=sampler.run, args=(over,), name="samples", daemon=True).start()
     status = supervisor.run(transport)
     over.set()

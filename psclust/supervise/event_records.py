@@ -124,8 +124,8 @@ def _task_event(
             return record("serving", **names, address=entry.plan.address)
         case events.Reported(_, stage):
             return record("stage", **names, stage=stage.value)
-        case events.Exited(_, code, model_step=step):
-            reason = describe_exit(code, on_request=entry.phase is TaskPhase.STOPPING)
+        case events.Exited(_, code, model_step=step, killed_by=killed_by):
+            reason = killed_by or describe_exit(code, on_request=entry.phase is TaskPhase.STOPPING)
             return record(
                 "exit",
                 **names,
@@ -161,8 +161,8 @@ def _starts_again(old: TaskState, new: TaskState, event: Event) -> bool:
 
 def _why(before: RunState, event: Event) -> str:
     match event:
-        case events.Exited(_, code):
-            return describe_exit(code)
+        case events.Exited(_, code, killed_by=killed_by):
+            return killed_by or describe_exit(code)
         case events.Apply(plan):
             lost = [
                 host for host in plan.lost if before.plan is None or host not in before.plan.lost

@@ -10,6 +10,7 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 from psclust.supervise.diagnosis import NOTHING_KNOWN, Diagnosis
+from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.task_finding import Finding
 from psclust.transport.api import SignalName
 
@@ -43,8 +44,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Death:
     """An unsuccessful exit. code: as Python gives it (negative: the signal). at: a point in time,
-    in seconds.
-    diagnosis: of its last lines."""
+    in seconds. diagnosis: of its last lines. killed_by: as `Exited` has it."""
 
     task: Task
     code: int
@@ -52,6 +52,12 @@ class Death:
     attempt: int
     lifetime_s: float = 0.0
     diagnosis: Diagnosis = NOTHING_KNOWN
+    killed_by: str | None = None
+
+    @property
+    def how(self) -> str:
+        """As a clause."""
+        return self.killed_by or describe_exit(self.code)
 
 
 # ---- events
@@ -98,12 +104,16 @@ class Reported:
 @dataclass(frozen=True, slots=True)
 class Exited:
     """The process ended; `code` as Python gives it (negative: the signal). last_lines: of its
-    output, if it failed by itself. model_step: the last that a psclust program reported."""
+    output, if it failed by itself. model_step: the last that a psclust program reported.
+    out_of_memory: the evidence that the kernel killed it, as a clause. killed_by: how it ended, as
+    a clause, if it was short of memory."""
 
     task: Task
     code: int
     last_lines: tuple[str, ...] = ()
     model_step: int | None = None
+    out_of_memory: str | None = None
+    killed_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from psclust.errors import UsageError
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.plurals import counted
 from psclust.supervise.events import Death, Stage
-from psclust.supervise.exit_code import describe_exit, ended_by_signal
+from psclust.supervise.exit_code import ended_by_signal
 from psclust.supervise.run_state import RunState, TaskState
 
 # A failure within this many seconds of a violent death elsewhere is taken for its consequence.
@@ -89,7 +89,7 @@ def describe_loss(state: RunState, entry: TaskState, now: float) -> str:
     """A sentence about a task that the run goes on without, after its last death."""
     last = next(death for death in reversed(state.deaths) if death.task == entry.plan.task)
     text, error = (
-        f"{entry.plan.task} {describe_exit(last.code)} and is not started again",
+        f"{entry.plan.task} {last.how} and is not started again",
         last.diagnosis.error[:_LONGEST_ERROR],
     )
     why = why_permanent(state, entry)

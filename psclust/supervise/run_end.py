@@ -54,9 +54,9 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
         (death for death in recent if ended_by_signal(death.code) and death.task != own.task), own
     )
     others = dict.fromkeys(death.task for death in recent if death.task != first.task)
-    text = f"{first.task} {describe_exit(first.code)}"
+    text = f"{first.task} {first.how}"
     if first.task != own.task:
-        text += f", and {own.task} {describe_exit(own.code)} after it"
+        text += f", and {own.task} {own.how} after it"
     if entry.restarts and backoff_s(entry, now) is None:
         text += f"; {describe_limit(entry)}"
     elif entry.restarts and (why := why_permanent(state, entry)) is not None:

@@ -17,10 +17,16 @@ _TASK_S = 0.1  # between looks, for each task: a bound for what they take of oth
 
 
 class Sampler:
-    """look: how far every task is and what it uses, now; may take seconds."""
+    """look: how far every task is and what it uses, now; may take seconds. took: gets the same."""
 
-    def __init__(self, look: Callable[[], Sequence[Reading]], file: SamplesFile) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Sequence[Reading]],
+        file: SamplesFile,
+        took: Callable[[Sequence[Reading]], None] = lambda _: None,
+    ) -> None:
         self._look = look
+        self._took = took
         self._file = file
         self._last: Mapping[str, tuple[Usage, TaskSample]] = {}
         self._began = time.monotonic()
@@ -33,6 +39,7 @@ class Sampler:
             before = time.process_time()
             try:
                 readings = self._look()
+                self._took(readings)
                 self.take(readings, time.time(), time.monotonic() - self._began)
             except PsclustError:
                 return

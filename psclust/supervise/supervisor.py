@@ -7,7 +7,7 @@ import logging
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -29,7 +29,9 @@ from psclust.supervise.events import Event, Stage
 from psclust.supervise.exit_code import ended_by_signal
 from psclust.supervise.explain import Evidence, Seen
 from psclust.supervise.mailbox import Mailbox
+from psclust.supervise.memory_growth import MemoryGrowth
 from psclust.supervise.pace import Pace
+from psclust.supervise.reading import Reading
 from psclust.supervise.run_inspection import Inspector, RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
@@ -87,6 +89,7 @@ class Supervisor:
         self._seen: dict[Task, Seen] = {}
         # Bytes of an attempt's output, and when they last became more.
         self._printed: dict[Task, tuple[int, float]] = {}
+        self._memory = MemoryGrowth()
         self._over = threading.Event()
         self.inspection = RunInspection(self._mailbox, self, self._over)
 
@@ -105,8 +108,12 @@ class Supervisor:
     def not_started(self, task: Task, reason: str) -> None:
         self.post(events.NotStarted(task, reason))
 
-    def exited(self, task: Task, code: int) -> None:
-        self.post(events.Exited(task, code))
+    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
+        self.post(events.Exited(task, code, out_of_memory=out_of_memory))
+
+    def took(self, readings: Sequence[Reading]) -> None:
+        """For the sampler."""
+        self.soon(lambda: self._watch_memory(readings))
 
     def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
         self.post(events.HostLost(host, reason, all_hosts))
@@ -191,7 +198,11 @@ class Supervisor:
         if isinstance(event, events.Exited) and event.task in self._state.tasks:
             self._read_progress(self._state.tasks[event.task])  # the last one
             seen = self._seen.get(event.task)
-            event = replace(self._with_last_lines(event), model_step=seen.step if seen else None)
+            event = replace(
+                self._with_last_lines(event),
+                model_step=seen.step if seen else None,
+                killed_by=self._killed_by(event),
+            )
         if isinstance(event, events.HostLost):
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
@@ -229,6 +240,18 @@ class Supervisor:
                 threading.Thread(
                     target=self.inspection.look, args=(action,), name="look", daemon=True
                 ).start()
+
+    def _watch_memory(self, readings: Sequence[Reading]) -> None:
+        for text in self._memory.take(readings, time.monotonic()):
+            self._handle(events.Note(text))
+
+    def _killed_by(self, event: events.Exited) -> str | None:
+        entry = self._state.tasks[event.task]
+        if entry.phase is TaskPhase.STOPPING:
+            return None  # psclust sends the signals
+        return self._memory.describe_death(
+            str(event.task), entry.attempt, event.code, event.out_of_memory, time.monotonic()
+        )
 
     def _with_last_lines(self, event: events.Exited) -> events.Exited:
         """The event of a task that failed by itself, with its last output, by which the rules judge
@@ -324,6 +347,8 @@ class Supervisor:
             self._seen[entry.plan.task] = Seen(progress.step, progress.phase, time.monotonic())
             if progress.step is not None and (seen is None or progress.step != seen.step):
                 self._handle(events.Stepped())
+            if progress.model is not None:
+                self._memory.know_model(progress.model)
             if seen is None or progress.phase != seen.phase:
                 self._handle(events.Progressed(entry.plan.task, progress))
         stage = _STAGES.get(progress.phase or "")

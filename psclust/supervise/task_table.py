@@ -60,7 +60,8 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
     entry = replace(entry, pid=None, exit_code=0 if finished else event.code, since=now, due=None)
     if finished or (event.code in plan.ok_exit_codes and not plan.serves):
         return state.with_task(replace(entry, phase=TaskPhase.DONE)), []
-    death = Death(plan.task, event.code, now, entry.attempt, lifetime_s, diagnose(event.last_lines))
+    diagnosis = diagnose(event.last_lines)
+    death = Death(plan.task, event.code, now, entry.attempt, lifetime_s, diagnosis, event.killed_by)
     state = replace(state, deaths=(*state.deaths, death))
     if state.phase is RunPhase.STOPPING or (
         state.phase is RunPhase.FINISHING and plan.role != "server"

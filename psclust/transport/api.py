@@ -44,8 +44,9 @@ class Listener(Protocol):
     def not_started(self, task: Task, reason: str) -> None:
         """reason: a sentence for the user."""
 
-    def exited(self, task: Task, code: int) -> None:
-        """code: as Python gives it, negative for a signal."""
+    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
+        """code: as Python gives it, negative for a signal. out_of_memory: the evidence that the
+        kernel killed it for lack of memory, as a clause."""
 
     def soon(self, work: Callable[[], None]) -> None:
         """Run `work` on the thread that owns the transport. Fork servers must be started there: the

@@ -18,6 +18,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuUsage
+from psclust.transport.host_memory import memory_left
 from psclust.transport.process_stat import START_TICKS, STATE, TICKS_A_SECOND, stat_fields
 from psclust.transport.strangers import Strangers, read_strangers
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
@@ -96,12 +97,12 @@ def inspect_host(
 ) -> HostFacts:
     """The facts of this machine. addresses: of servers to connect to. folder: the run's here. gpus:
     of `GpuReader`."""
-    connections = tcp_connections()
+    connections, left = tcp_connections(), memory_left()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         found = pool.map(
             lambda each: replace(
                 process_facts(each.pid, stacks=each.stacks),
-                usage=usage(each.pid, connections, gpus),
+                usage=usage(each.pid, connections, gpus, left),
                 strangers=read_strangers(folder.strangers(Task.parse(each.task))),
             ),
             processes,

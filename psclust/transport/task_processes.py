@@ -13,6 +13,7 @@ from pathlib import Path
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.api import Listener
+from psclust.transport.host_memory import MemoryKills
 
 
 @dataclass(eq=False)
@@ -34,11 +35,12 @@ class TaskProcesses:
         self._listener = listener
         self._lock = threading.Lock()
         self._starts: dict[Task, StartInFlight] = {}
+        self._kills = MemoryKills()
         self._unanswered = 0  # starts in flight, cancelled ones included
         self._pids: dict[int, Task] = {}
         self._unclaimed: dict[
-            int, int
-        ] = {}  # exit codes of processes that may be those of starts in flight
+            int, tuple[int, str | None]
+        ] = {}  # exit codes, and evidence, of processes that may be those of starts in flight
 
     def begin(self, start: StartInFlight) -> None:
         with self._lock:
@@ -48,17 +50,17 @@ class TaskProcesses:
     def started(self, start: StartInFlight, pid: int) -> None:
         """A fork server has made the process."""
         with self._lock:
-            code = self._unclaimed.pop(pid, None)
+            end = self._unclaimed.pop(pid, None)
             self._answered(start)
             if start.cancelled:
-                if code is None:
+                if end is None:
                     _signal_group(pid, signal.SIGKILL)
                 return
-            if code is None:
+            if end is None:
                 self._pids[pid] = start.plan.task
             self._listener.started(start.plan.task, pid)
-        if code is not None:
-            self._listener.exited(start.plan.task, code)
+        if end is not None:
+            self._listener.exited(start.plan.task, *end)
 
     def failed(self, start: StartInFlight, reason: str) -> None:
         """The start has no process. Not reported if it was cancelled."""
@@ -94,10 +96,11 @@ class TaskProcesses:
                     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 except ChildProcessError:  # a thread that ran it (nvidia-smi, py-spy) was sooner
                     continue
+                evidence = self._kills.evidence(pid, code)
                 if task is None and self._unanswered:
-                    self._unclaimed[pid] = code
+                    self._unclaimed[pid] = code, evidence
             if task is not None:
-                self._listener.exited(task, code)
+                self._listener.exited(task, code, evidence)
             else:
                 others[pid] = code
         return others

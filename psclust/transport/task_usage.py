@@ -44,12 +44,14 @@ _DEEPEST = 4  # generations of children
 class Usage:
     """cpu_s: seconds of CPU so far. memory: resident bytes, what it shares with others included.
     sockets: inode of a connection -> (bytes sent and acknowledged, bytes received) since it was
-    made; None where the kernel does not say. gpu: None if it uses none."""
+    made; None where the kernel does not say. gpu: None if it uses none. left: bytes of
+    memory that its host has left for it, None if not known."""
 
     cpu_s: float = 0.0
     memory: int = 0
     sockets: Mapping[int, tuple[int, int]] | None = None
     gpu: GpuUsage | None = None
+    left: int | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
@@ -65,6 +67,7 @@ class Usage:
             data["memory"],
             counts,
             GpuUsage(**data["gpu"]) if data.get("gpu") else None,
+            data.get("left"),
         )
 
     def rates(self, before: Usage, seconds: float) -> tuple[float, float | None, float | None]:
@@ -83,9 +86,10 @@ def usage(
     pid: int,
     connections: Mapping[int, tuple[int, int]] | None,
     gpus: Mapping[int, GpuUsage] | None = None,
+    left: int | None = None,
 ) -> Usage:
-    """Of the process and its descendants. connections: of `tcp_connections`. gpus: of
-    `GpuReader`."""
+    """Of the process and its descendants. connections: of `tcp_connections`. gpus: of `GpuReader`.
+    left: of `memory_left`."""
     cpu_s, memory, pids = 0.0, 0, list(family(pid))
     sockets: dict[int, tuple[int, int]] = {}
     for each in pids:
@@ -98,7 +102,11 @@ def usage(
                     {inode: connections[inode] for inode in _inodes(each) if inode in connections}
                 )
     return Usage(
-        cpu_s, memory, sockets if connections is not None else None, gpu_usage(gpus or {}, pids)
+        cpu_s,
+        memory,
+        sockets if connections is not None else None,
+        gpu_usage(gpus or {}, pids),
+        left,
     )
 
 

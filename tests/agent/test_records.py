@@ -51,7 +51,9 @@ FACTS = HostFacts(
         "worker:0": ProcessFacts(
             "S",
             (FRAMES, (), FRAMES[:1]),
-            usage=Usage(1.5, 1 << 40, {1 << 33: (1 << 40, 2), 7: (0, 0)}, GpuUsage(5, 0.5)),
+            usage=Usage(
+                1.5, 1 << 40, {1 << 33: (1 << 40, 2), 7: (0, 0)}, GpuUsage(5, 0.5), 1 << 41
+            ),
             names=("MainThread", "a", "b"),
         ),
         "worker:1": ProcessFacts("S", usage=Usage(sockets={}, gpu=GpuUsage())),

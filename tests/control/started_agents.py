@@ -32,6 +32,7 @@ class Recorder:
     events: list[Any] = field(default_factory=list)
     silences: list[bool] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    evidence: list[str | None] = field(default_factory=list)
 
     def started(self, task: Task, pid: int) -> None:
         self.events.append(("started", task))
@@ -39,8 +40,9 @@ class Recorder:
     def not_started(self, task: Task, reason: str) -> None:
         self.events.append(("not started", task, reason))
 
-    def exited(self, task: Task, code: int) -> None:
+    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
         self.events.append(("exited", task, code))
+        self.evidence.append(out_of_memory)
 
     def soon(self, work: Callable[[], None]) -> None:
         work()

@@ -32,7 +32,7 @@ class Listener:
     def not_started(self, task: Task, reason: str) -> None:
         self.reasons.append(reason)
 
-    def exited(self, task: Task, code: int) -> None: ...
+    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None: ...
 
     def soon(self, work: Callable[[], None]) -> None:
         self.work.append(work)

@@ -33,7 +33,7 @@ class Listener:
     def not_started(self, task: Task, reason: str) -> None:
         self.heard.append(f"not started: {reason}")
 
-    def exited(self, task: Task, code: int) -> None:
+    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
         self.heard.append(f"exited {code}")
 
     def soon(self, work: Callable[[], None]) -> None: ...

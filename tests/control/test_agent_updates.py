@@ -1,0 +1,31 @@
+"""What the supervisor's side makes of an agent's stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from started_agents import WORKER, Recorder
+
+from psclust.agent import agent_pb2 as pb
+from psclust.agent.agent import Agent
+from psclust.agent.update_stream import stream_updates
+from psclust.control.agent_updates import AgentUpdates
+from psclust.rundir.folder import ClusterFolder
+from psclust.spec.cluster import Task
+
+
+class WithoutOutput(Agent):
+    def drain(self, task: Task, timeout_s: float) -> None: ...
+
+
+def test_the_evidence_of_an_out_of_memory_kill_comes_along(tmp_path: Path) -> None:
+    agent = WithoutOutput(ClusterFolder(tmp_path / "there").new_run(), lease_s=600.0, grace_s=0.1)
+    recorder = Recorder()
+    updates = AgentUpdates("a", ClusterFolder(tmp_path / "here").new_run(), recorder)
+    agent.exited(WORKER, -9, "its log names it")
+    agent.exited(WORKER, -9)
+    looks = iter([True, True, False])
+    for update in stream_updates(agent, pb.WatchRequest(), lambda: next(looks)):
+        updates.apply(update)
+    assert recorder.events == [("exited", WORKER, -9)] * 2
+    assert recorder.evidence == ["its log names it", None]
