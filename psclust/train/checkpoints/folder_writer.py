@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -69,12 +70,39 @@ class FolderLease:
 
     def take(self) -> None:
         """Waits for another writer. Raises PsclustError if that writes on for a minute."""
+        while not self._try():
+            pass
+        threading.Thread(target=self._keep, name="lease of the model folder", daemon=True).start()
+
+    def _try(self) -> bool:
+        """Take the lease, perhaps over; whether no other training was sooner."""
+        created = _read(self._path) is None and self._create()
         other = _read(self._path)
-        if other is not None and other.run != self._writer.run and not other.is_gone:
+        if created or (other is not None and other.run == self._writer.run):
+            self._renew()
+            return True
+        if other is not None and not other.is_gone:
             LOG.info("%s: %s; waiting for its end", self._directory, _describe(other))
             self._await_end(other)
         self._renew()
-        threading.Thread(target=self._keep, name="lease of the model folder", daemon=True).start()
+        # Others may have waited for the same end: the last one to write has it.
+        time.sleep(_POLL_S)
+        return self._writer.is_same(_read(self._path) or self._writer)
+
+    def _create(self) -> bool:
+        """Make the file, complete at once; False if there is one."""
+        mine = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
+        try:
+            mine.write_text(json.dumps(asdict(self._writer)), encoding="utf-8")
+            os.link(mine, self._path)
+        except FileExistsError:
+            return False
+        except OSError as error:  # a full disk, or a file system without links
+            LOG.debug("%s: %s", self._path, error.strerror)
+        finally:
+            with suppress(OSError):
+                mine.unlink(missing_ok=True)
+        return True
 
     def check(self) -> None:
         """To be called before a file is written. Raises PsclustError if another writer has taken
