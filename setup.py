@@ -15,6 +15,7 @@ TEST = [
     "types-psutil",
     "build>=1.2",
     "jsonschema>=4",
+    "hypothesis>=6",
 ]
 TEST += ["dockerfile-parse>=2", "coverage>=7.11", "matplotlib>=3.9"]
 # The published schemas of Kubernetes' own objects, and models made from that of a JobSet.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from beds.command import CommandBed
 from psclust.testing.wait import wait_until
@@ -27,8 +28,25 @@ for _name in [
     or name.startswith(("PSCLUST_", "XDG_", "TF_", "SLURM_"))
     or name == "COLUMNS"
 ]:
-    if _name not in ("PSCLUST_GOLDEN", "PSCLUST_SOAK_MINUTES", "TF_ENABLE_ONEDNN_OPTS"):
+    if _name not in (
+        "PSCLUST_EXAMPLES",
+        "PSCLUST_GOLDEN",
+        "PSCLUST_SOAK_MINUTES",
+        "TF_ENABLE_ONEDNN_OPTS",
+    ):
         del os.environ[_name]
+
+
+# Of each property; the same ones in each call unless a number is asked for.
+_EXAMPLES = os.environ.get("PSCLUST_EXAMPLES")
+settings.register_profile(
+    "psclust",
+    max_examples=int(_EXAMPLES or 200),
+    derandomize=_EXAMPLES is None,
+    deadline=None,
+    database=None,
+)
+settings.load_profile("psclust")
 
 
 @pytest.fixture

@@ -116,8 +116,9 @@ class Silence:
 class RunState:
     """A whole run. Times are in seconds, on a monotonic clock.
 
-    deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the run
-    ends. due: end of the finishing grace.
+    attempts: the last one of each task, also of those that a plan has removed and another may bring
+    back. deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the
+    run ends. due: end of the finishing grace.
     silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost
     hosts whose tasks are not needed unless a program starts again. notes: sentences for the user.
     no_start_before: set while tasks of a lost host move; no task starts earlier, nor before every
@@ -127,6 +128,7 @@ class RunState:
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
     tasks: dict[Task, TaskState] = field(default_factory=dict)
+    attempts: dict[Task, int] = field(default_factory=dict)
     deaths: tuple[Death, ...] = ()
     outcome: Outcome | None = None
     began: float = 0.0

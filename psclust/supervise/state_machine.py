@@ -52,6 +52,8 @@ from psclust.supervise.task_table import TABLE
 
 def transition(state: RunState, event: Event, now: float) -> Result:
     """The next state, and the actions to carry out, in order."""
+    if state.phase is RunPhase.ENDED:
+        return state, []
     actions: list[Action] = []
     state = note_sign(state, event, now)
     match event:
@@ -113,7 +115,8 @@ def _apply(state: RunState, plan: Plan, now: float) -> Result:
     for entry in plan.tasks:
         old = state.tasks.get(entry.task)
         if old is None:
-            tasks[entry.task] = TaskState(entry, since=now)
+            attempt = state.attempts.get(entry.task, 0)
+            tasks[entry.task] = TaskState(entry, attempt=attempt, since=now)
         elif old.removed:  # an earlier plan removed it, and it has not ended yet
             tasks[entry.task] = replace(old, plan=entry, after_stop=AfterStop.RESTART)
         elif changes and entry.task in changes.changed:
@@ -256,7 +259,8 @@ def _start_ready(state: RunState, now: float) -> Result:
                 exit_code=entry.exit_code,
                 restarts=entry.restarts,
             )
-            state = state.with_task(fresh)
+            attempts = {**state.attempts, entry.plan.task: fresh.attempt}
+            state = replace(state.with_task(fresh), attempts=attempts)
             actions.append(Start(entry.plan, fresh.attempt))
     return state, actions
 
