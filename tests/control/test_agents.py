@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import subprocess
 import sys
 from collections.abc import Callable
@@ -197,7 +196,6 @@ def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(
     strangers = {
         "without": None,
         "of another cluster": Authority("test").launcher(),
-        "expired": agent.authority.launcher(datetime.timedelta(hours=-1)),
         "of an agent, not of a launcher": agent.authority.agent("h1"),
     }
     log = Path(agent.reply.folder) / "supervisor.log"

@@ -1,0 +1,16 @@
+"""The certificates of a run."""
+
+from __future__ import annotations
+
+from cryptography import x509
+
+from psclust.control.certificates import Authority
+
+
+def test_none_ends_before_its_run_or_begins_after_it() -> None:
+    authority = Authority("run")
+    made = [authority.launcher(), authority.agent("a"), authority.forwarder("a")]
+    for pem in (authority.certificate, *(each.certificate for each in made)):
+        certificate = x509.load_pem_x509_certificate(pem)
+        assert certificate.not_valid_before_utc.year == 1970  # a clock may be wrong
+        assert certificate.not_valid_after_utc.year == 9999
