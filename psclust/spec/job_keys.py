@@ -41,7 +41,9 @@ class Restart(KeyModel):
     )
     window: Seconds = Field(default=600.0, description="The time in which restarts are counted.")
     backoff: Seconds = Field(
-        default=0.5, description="Wait before the first restart; doubled each time, with jitter."
+        default=0.5,
+        description="Wait before the second restart within the window; doubled each time, with "
+        "jitter. The first is at once.",
     )
     max_backoff: Seconds = Field(default=30.0, description="The longest wait before a restart.")
 

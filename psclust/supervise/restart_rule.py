@@ -1,6 +1,6 @@
 """The restart rule: whether, and after what delay, a dead task starts again. A limit within a
-window, exponential back-off, jitter; no restart after a failure that another attempt would
-repeat."""
+window; at once the first time, then after an exponential back-off with jitter; no restart after a
+failure that another attempt would repeat."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def never_served(entry: TaskState, code: int) -> bool:
 
 
 def backoff_s(entry: TaskState, now: float) -> float | None:
-    """Seconds until the next start by the policy's numbers; None if the limit is reached. The
-    jitter (up to a quarter more) is a hash of task and attempt, so that a replayed history gives
-    the same answer."""
+    """Seconds until the next start by the policy's numbers, none for the first one within the
+    window; None if the limit is reached. The jitter (up to a quarter more) is a hash of task and
+    attempt, so that a replayed history gives the same answer."""
     policy = entry.plan.restart
     recent = sum(1 for at in entry.restarts if now - at <= policy.window_s)
     if recent >= policy.max:
         return None
-    delay_s: float = min(policy.backoff_s * 2.0**recent, policy.max_backoff_s)
+    if not recent:
+        return 0.0
+    delay_s: float = min(policy.backoff_s * 2.0 ** (recent - 1), policy.max_backoff_s)
     jitter = zlib.crc32(f"{entry.plan.task}/{len(entry.restarts)}".encode()) % 1000 / 4000
     return delay_s * (1 + jitter)
 

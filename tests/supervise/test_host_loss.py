@@ -292,7 +292,7 @@ def test_who_looks_on_may_start_again_without(trained: Replay) -> None:
     side.at(30, Reported(W0, Stage.TRAINED))
     assert side.at(40, LOST) == []
     assert side.at(41, Exited(EVAL, 1), Tick()) == []
-    assert side.phase(EVAL) is TaskPhase.BACKOFF
+    assert side.state.tasks[EVAL].pending
 
 
 def test_a_reason_that_is_here_ends_the_run_with_it_alone(run: Replay) -> None:

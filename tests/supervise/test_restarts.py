@@ -19,14 +19,19 @@ from psclust.supervise.events import (
 from psclust.supervise.run_state import TaskPhase
 
 
-def test_a_killed_worker_is_started_again_after_its_back_off(run: Replay) -> None:
-    assert run.at(5, Exited(W1, -9)) == []
+def test_a_killed_worker_is_started_again_at_once_and_then_after_its_back_off(
+    run: Replay,
+) -> None:
+    run.at(5, Exited(W1, -9))
+    assert run.at(5, Tick()) == ["start worker:1/2"]
+    run.at(6, Started(W1, 200))
+    assert run.at(7, Exited(W1, -9)) == []
     assert run.phase(W1) is TaskPhase.BACKOFF
-    assert run.at(5.9, Tick()) == []
-    assert run.at(6.3, Tick()) == ["start worker:1/2"]
+    assert run.at(7.9, Tick()) == []
+    assert run.at(8.3, Tick()) == ["start worker:1/3"]
 
 
-def test_back_off_doubles_until_the_limit_ends_the_run(run: Replay) -> None:
+def test_back_off_doubles_from_the_second_restart_until_the_limit_ends_the_run(run: Replay) -> None:
     now, waits = 5.0, []
     for attempt in range(2, 5):
         run.at(now, Exited(W1, -9))
@@ -36,7 +41,7 @@ def test_back_off_doubles_until_the_limit_ends_the_run(run: Replay) -> None:
         now = due
         assert run.at(now, Tick()) == [f"start worker:1/{attempt}"]
         run.at(now, Started(W1, 200))
-    assert [round(wait) for wait in waits] == [1, 2, 4]
+    assert [round(wait) for wait in waits] == [0, 1, 2]
     assert run.at(now, Exited(W1, -9)) == ["TERM ps:0", "TERM worker:0"]
     assert run.outcome.text.startswith("worker:1 was killed by SIGKILL")
     assert "had used its 3 restarts" in run.outcome.text
