@@ -110,7 +110,10 @@ class Checkpoints:
         """Most sessions restore nothing, and each op of a graph costs every new run of its sessions
         time, also a run without it."""
         with _open_again(graph), graph.as_default(), tf.name_scope("restored"):
-            restored = [(entry, self._load(entry)) for entry in self._entries]
+            groups: dict[str, list[_Entry]] = {}
+            for entry in self._entries:
+                groups.setdefault(entry.variable.device, []).append(entry)
+            restored = [pair for device in groups for pair in self._load(device, groups[device])]
             assign = {
                 entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored
             }
@@ -118,15 +121,20 @@ class Checkpoints:
                 assign, next((value for entry, value in restored if entry.name == POSITIONS), None)
             )
 
-    def _load(self, entry: _Entry) -> Any:
-        with tf.device(host_of(entry.variable.device) if self._sharded else self._here):
-            (value,) = tf.raw_ops.RestoreV2(
+    def _load(self, device: str, entries: Sequence[_Entry]) -> Iterable[tuple[_Entry, Any]]:
+        """The values of variables on one device. One op reads all of them: an op for each takes
+        several times as long to build and to run."""
+        with tf.device(host_of(device) if self._sharded else self._here):
+            values = tf.raw_ops.RestoreV2(
                 prefix=self._prefix,
-                tensor_names=[entry.name],
-                shape_and_slices=[entry.part],
-                dtypes=[entry.variable.dtype.base_dtype],
+                tensor_names=[entry.name for entry in entries],
+                shape_and_slices=[entry.part for entry in entries],
+                dtypes=[entry.variable.dtype.base_dtype for entry in entries],
             )
-            return tf.ensure_shape(value, entry.variable.shape)
+        for entry, value in zip(entries, values, strict=True):
+            # `refuse_another_model` has compared the shapes.
+            value.set_shape(entry.variable.shape)
+            yield entry, value
 
     def latest(self) -> str | None:
         """The prefix of the last complete checkpoint."""
