@@ -36,6 +36,7 @@ MEASURED = DOCS / "performance" / "measured.json"
 BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "placement": [[]],
     "first_step": [[]],
+    "recovery": [[]],
     "launch": [["--servers", "1", "4", "16", "64", "128", "256"]],
     "replication": [[]],
     "loop": [[]],
