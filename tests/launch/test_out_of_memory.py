@@ -14,7 +14,7 @@ import time
 kept = []
 while True:
     kept.append(b"x" * 20_000_000)
-    time.sleep(0.1)
+    time.sleep(0.3)
 """
 
 

@@ -166,7 +166,9 @@ def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_alloca
     verbs = ("up -d", "ps", "exec -- true", "down --purge")
     script = (
         " && ".join(" ".join([*PSCLUST, verb]) for verb in verbs)
-        + "; squeue --steps --noheader --jobs=$SLURM_JOB_ID"
+        # Slurm lists a step for a moment after its end.
+        + "; steps='squeue --steps --noheader --jobs='$SLURM_JOB_ID"
+        + "; for i in $(seq 300); do $steps | grep -q . || break; sleep 0.1; done; $steps"
     )
     bed.command = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "sh", "-c")
     said = bed.done(script)

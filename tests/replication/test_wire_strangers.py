@@ -233,7 +233,8 @@ def test_a_task_that_is_sent_another_dtype_than_it_waits_for_says_so(steps: Step
 
         thread = threading.Thread(target=lie)
         thread.start()
-        with pytest.raises(tf.errors.OpError):
+        # Where two tasks tell of it, TensorFlow's Python cannot read the message: a ValueError.
+        with pytest.raises((tf.errors.OpError, ValueError)):
             session.run([held, told], options=tf.compat.v1.RunOptions(timeout_in_ms=20_000))
         thread.join()
     steps.make()
