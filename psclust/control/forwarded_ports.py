@@ -82,7 +82,7 @@ class ForwardedPorts:
             (agents[each.on].access.network, Route(port, server_name(each.on), each.reached or ""))
             for each, port in wanted
         ]
-        first = {agent.access.network: agent for agent in agents.values() if not agent.is_lost}
+        one_of = {agent.access.network: agent for agent in agents.values() if not agent.is_lost}
 
         def work(agent: AgentClient) -> dict[int, str]:
             at = agent.access.network
@@ -90,11 +90,11 @@ class ForwardedPorts:
             return dict.fromkeys(taken, agent.access.host)
 
         found: dict[int, str] = {}
-        with ThreadPoolExecutor(max_workers=max(len(first), 1)) as pool:
-            for each in pool.map(work, first.values()):
+        with ThreadPoolExecutor(max_workers=max(len(one_of), 1)) as pool:
+            for each in pool.map(work, one_of.values()):
                 found |= each
         client = next((agent.access.client for agent in agents.values()), None)
-        if client is not None and network() not in first:
+        if client is not None and network() not in one_of:
             taken = self._forwarder(client).forward([route for _, route in routes])
             found |= dict.fromkeys(taken, "this machine")
         return found

@@ -25,7 +25,7 @@ from psclust.transport.ports import listen_in
 
 LOG = logging.getLogger(__name__)
 
-_AGAIN_S = 0.2  # between two starts of the process
+_AGAIN_S = 0.2  # between two starts of the process, at least
 # By a path of its own: the folder of the program that runs may have modules of any name.
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); import socket; "
@@ -143,21 +143,21 @@ class ForwarderProcess:
     def _watch(self) -> None:
         control = self._control
         while True:
+            began = time.monotonic()
             with suppress(OSError):
                 LOG.info("forwarding by %s", framing.receive(control)[0].decode())
                 framing.receive(control)  # until the process has ended
+            control.close()
+            # One that ends at once is not started without end.
+            time.sleep(max(0.0, began + _AGAIN_S - time.monotonic()))
             with self._guard:
-                control.close()
                 if self._closed:
                     return
                 LOG.warning("the forwarder has ended; it is started again")
-                while True:
-                    try:
-                        control = self._control = self._start()
-                        break
-                    except OSError as error:
-                        LOG.warning("the forwarder: %s", error.strerror)
-                        time.sleep(_AGAIN_S)
+                try:
+                    control = self._control = self._start()
+                except OSError as error:
+                    LOG.warning("the forwarder: %s", error.strerror)
 
 
 def find_tensorflow() -> str | None:

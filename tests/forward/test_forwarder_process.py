@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
@@ -90,4 +91,17 @@ def test_it_ends_with_its_owner(make: Make) -> None:
     away = make("h2", False)
     assert len(_processes()) == 1
     away.close()
+    wait_until(lambda: not _processes(), what="its end")
+
+
+def test_one_that_cannot_start_is_tried_again_a_few_times_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    began = time.monotonic()
+    spoilt = ForwarderProcess(Credentials("no key", "", ""), tls_library(), 30.0, "auto")
+    try:
+        wait_until(lambda: caplog.text.count("is started again") >= 4, what="four more starts")
+        assert time.monotonic() - began > 4 * 0.2
+    finally:
+        spoilt.close()
     wait_until(lambda: not _processes(), what="its end")

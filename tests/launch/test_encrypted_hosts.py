@@ -11,15 +11,16 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from callers import NOBODY, heard, listening
 from four_ways import in_all_four_ways
 from on_hosts import isolated
-from test_who_is_heard import ENDLESS, NOBODY, _heard
+from test_who_is_heard import ENDLESS
 
 from beds.capture import Capture
 from beds.command import CommandBed, typed
 from beds.hosts import BedHost, HostBed
 from beds.learning import DIGITS, is_learned
-from beds.scripts import CLASSIC, DIAL, MODEL, SERVE, TF_CONFIG
+from beds.scripts import CLASSIC, DIAL, SERVE, TF_CONFIG
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -45,32 +46,22 @@ program = psclust.Program(model, data, lambda: tf.train.GradientDescentOptimizer
 MARKED_SCRIPT = (
     TF_CONFIG
     + SERVE
-    + MODEL.replace("[10], initializer=tf.zeros_initializer()", "initializer=marker").replace(
-        "(w - 1.0) ** 2", "w * fed"
-    )
-    + """
-with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0) as s:
-    for _ in range(20):
-        s.run(train, {fed: marker})
-print("trained")
-"""
-).replace(
-    "own = f",
-    f"""import numpy as np
+    + f"""
+import numpy as np
 marker = np.tile(np.frombuffer({MARKER!r}, np.float32), 64)
 fed = tf.placeholder(tf.float32, [256])
-own = f""",
+own = f"/job:worker/task:{{task_index}}"
+with tf.device(tf.train.replica_device_setter(worker_device=own, cluster=cluster)):
+    weights = tf.get_variable("weights", initializer=marker)
+    step = tf.train.get_or_create_global_step()
+    loss = tf.reduce_sum(weights * fed)
+    train = tf.train.GradientDescentOptimizer(1e-30).minimize(loss, global_step=step)
+with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0) as session:
+    for _ in range(20):
+        session.run(train, {{fed: marker}})
+print("trained")
+"""
 )
-
-
-def _sshd_aside(host: BedHost) -> list[str]:
-    """The addresses at which the host's processes listen for other machines."""
-    rows = [
-        line.split() for line in host.run("cat", "/proc/net/tcp", "/proc/net/tcp6").splitlines()
-    ]
-    listening = [row[1].split(":") for row in rows if row[3:4] == ["0A"]]
-    ports = {int(port, 16) for address, port in listening if not address.endswith("0100007F")}
-    return [f"{host.address}:{port}" for port in sorted(ports - {22})]
 
 
 def _forwarders(host: BedHost) -> list[int]:
@@ -129,14 +120,14 @@ def test_nobody_else_takes_part(far: CommandBed, hosts: HostBed) -> None:
     far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1 mine:program"))
     wait_until(lambda: "step " in far.log("worker:0"), what="a step")
     for host in hosts.hosts[:2]:
-        doors = _sshd_aside(host)
+        doors = listening(host)
         assert len(doors) == 2, doors  # its agent's, and its forwarder's
-        for heard in _heard(doors, at=hosts[2]):
-            assert heard[:2] in ("", "15")  # TLS's alert
+        for answer in heard(doors, at=hosts[2]):
+            assert answer[:2] in ("", "15")  # TLS's alert
         # Of another user on the host itself, where the task runs and where it is forwarded.
         tasks = [task.address or "" for task in far.status().tasks if task.task == "ps:0"]
-        assert _heard(tasks, user=NOBODY, at=host) == [""]
-        assert _heard(tasks, at=host)[0].startswith("0000")
+        assert heard(tasks, user=NOBODY, at=host) == [""]
+        assert heard(tasks, at=host)[0].startswith("0000")
     _goes_on(far, "worker:0")
     far.done("down")
 
