@@ -177,3 +177,18 @@ def test_a_range_of_ports_has_one_for_each_task(far: CommandBed, hosts: HostBed)
     how: Sequence[str] = typed("--encrypt --ports 24100-24102 --ps 2 --workers 2")
     said = far.fails(3, "up", "-d", "-H", "h1,h2", *how)
     assert "24100-24102 has too few ports: with `encrypt`" in said
+
+
+@pytest.mark.long
+def test_a_second_up_adds_a_worker_and_keeps_the_addresses(far: CommandBed, hosts: HostBed) -> None:
+    far.write("mine.py", ENDLESS)
+    how = "up -d --encrypt -H h1,h2,h3 --ps 1 --workers {} mine:program"
+    far.done(*typed(how.format(1)))
+    wait_until(lambda: "step " in far.log("worker:0"), what="a step")
+    before = {task.task: (task.address, task.attempt) for task in far.status().tasks}
+    far.done(*typed(how.format(2)))
+    wait_until(lambda: "step " in far.log("worker:1"), what="a step of the new one")
+    after = {task.task: (task.address, task.attempt) for task in far.status().tasks}
+    assert after["ps:0"][0] == before["ps:0"][0]
+    assert after["worker:0"][0] == before["worker:0"][0]
+    far.done("down")
