@@ -33,11 +33,11 @@ TENSORBOARD = "tensorboard>=2.15"
 
 NATIVE = Path("psclust/native")
 KERNELS = ["kernels", "int8_kernels"]
-WIRE = ["wire", "wire_kernels", "connection", "messages", "tensorflow_private"]
+WIRE = ["wire", "wire_kernels", "connection", "messages", "channel", "forwarded", "tls"]
 LIBRARIES = {
     "server_shim": ["server_shim", "admission", "peer_owner"],
-    "kernels": [*KERNELS, *WIRE],
-    "tls": ["tls", "admission", "peer_owner"],
+    "kernels": [*KERNELS, *WIRE, "tensorflow_private"],
+    "tls": ["tls", "carry", "admission", "peer_owner"],
 }
 PLAIN: Any = {
     "optional": True,

@@ -121,6 +121,7 @@ def found_rows(
         "main": (f"wire at {link}", model),
         "hooks": ("wire, hooks", f"{model}, {link}"),
         "best": (f"wire, best at {link}", model),
+        "encrypted": (f"wire, encrypted at {link}", model),
     }[table]
     found = [
         rows.Row(benchmark, case, name, "s/step", each.seconds, ways[name].typed(gbit))
@@ -128,9 +129,10 @@ def found_rows(
     ]
     bound = MODEL_MB[model] / (gbit * MB_A_GBIT)
     found.append(rows.Row(benchmark, case, "the wire", "s/step", [bound]))
-    if table == "main":
+    if table in ("main", "encrypted"):
+        cpu = "wire, CPU" if table == "main" else "wire, encrypted, CPU"
         found += [
-            rows.Row("wire, CPU", f"{model}, {link}", name, "CPU s/step", each.cpu)
+            rows.Row(cpu, f"{model}, {link}", name, "CPU s/step", each.cpu)
             for name, each in times.items()
         ]
     return found

@@ -18,7 +18,8 @@ from psclust.agent.records import facts_message, plan_of
 from psclust.agent.refusal import refuse
 from psclust.agent.update_stream import stream_updates
 from psclust.errors import PsclustError
-from psclust.forward.forwarder_process import ForwarderProcess, Route
+from psclust.forward.forwarder_process import ForwarderProcess
+from psclust.forward.route import Route
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
@@ -59,7 +60,9 @@ class AgentService:
 
     def Forward(self, request: pb.ForwardRequest, context: grpc.ServicerContext) -> pb.ForwardReply:
         assert self._forwarder is not None
-        routes = [Route(each.port, each.host, each.address) for each in request.routes]
+        routes = [
+            Route(each.port, each.host, each.address, each.listens) for each in request.routes
+        ]
         return pb.ForwardReply(taken=self._forwarder.forward(routes))
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Empty:

@@ -185,15 +185,16 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     own_guard.on_term(
         lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM")
     )
+    forwarder = _forwarder(request)
     environ = {**os.environ, **request.environ}
     here = HostEnvironment(
         environ=environ, cwd=os.getcwd(), python=sys.executable, shim=server_shim()
     )
-    transport = LocalTransport(agent, environ, library_environment(here), log=2)
+    of_host = forwarder.environ if forwarder is not None else {}
+    transport = LocalTransport(agent, environ, library_environment(here), log=2, of_host=of_host)
     for load in request.warm:
         transport.warm(sys.executable, load, {})
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
-    forwarder = _forwarder(request)
     service = AgentService(agent, forwarder)
     serve_agent(service, server)
     identity = request.identity

@@ -42,7 +42,6 @@ def plan_of(message: pb.TaskPlan) -> TaskPlan:
         elsewhere=message.elsewhere,
         failure_hint=_optional(message, "failure_hint"),
         summaries=_optional(message, "summaries"),
-        wire_port=_optional(message, "wire_port"),
     )
 
 

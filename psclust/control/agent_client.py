@@ -31,7 +31,7 @@ from psclust.control.agent_channel import AgentChannel
 from psclust.control.agent_updates import AgentUpdates, HostListener
 from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
 from psclust.errors import StartError
-from psclust.forward.forwarder_process import Route
+from psclust.forward.route import Route
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder

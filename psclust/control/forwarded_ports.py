@@ -12,7 +12,8 @@ from psclust.agent.access import Identity, server_name
 from psclust.agent.addresses import network
 from psclust.control.agent_client import AgentClient
 from psclust.errors import StartError
-from psclust.forward.forwarder_process import ForwarderProcess, Route
+from psclust.forward.forwarder_process import ForwarderProcess
+from psclust.forward.route import Route
 from psclust.forward.tls import Credentials
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
@@ -76,22 +77,26 @@ class ForwardedPorts:
     def _forward(
         self, wanted: Sequence[tuple[PortRequest, int]], agents: Mapping[str, AgentClient]
     ) -> dict[int, str]:
-        """The ports that are taken, and on which host. One host of each network forwards: those of
+        """The ports that are taken, and on which host. One host of each network listens: those of
         one machine have the same ports."""
         routes = [
             (agents[each.on].access.network, Route(port, server_name(each.on), each.reached or ""))
             for each, port in wanted
         ]
-        one_of = {agent.access.network: agent for agent in agents.values() if not agent.is_lost}
+        alive = [agent for agent in agents.values() if not agent.is_lost]
+        one_of = {agent.access.network: agent for agent in alive}
 
         def work(agent: AgentClient) -> dict[int, str]:
             at = agent.access.network
-            taken = agent.forward([route for its, route in routes if its != at])
+            listens = one_of[at] is agent
+            taken = agent.forward(
+                [replace(route, listens=listens) for its, route in routes if its != at]
+            )
             return dict.fromkeys(taken, agent.access.host)
 
         found: dict[int, str] = {}
-        with ThreadPoolExecutor(max_workers=max(len(one_of), 1)) as pool:
-            for each in pool.map(work, one_of.values()):
+        with ThreadPoolExecutor(max_workers=max(len(alive), 1)) as pool:
+            for each in pool.map(work, alive):
                 found |= each
         client = next((agent.access.client for agent in agents.values()), None)
         if client is not None and network() not in one_of:

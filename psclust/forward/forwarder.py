@@ -16,10 +16,17 @@ from contextlib import closing, contextmanager, suppress
 from typing import NoReturn
 
 from psclust import framing
+from psclust.forward import wires
 from psclust.forward.chosen_tls import choose_tls
+from psclust.forward.route import Route
 from psclust.forward.tls import LIMIT_S, Credentials, Session, Tls
 
-_PORT = struct.Struct("!H")  # what a forwarder sends first: the port that it wants
+# What comes first by a connection from another host: by TLS the port that is wanted, or, in the
+# open, which wire is to go on by itself; a greeting of TLS begins with another byte.
+_PORT = struct.Struct("!H")
+_WIRE = struct.Struct("!cQ")
+_IS_WIRE = b"w"
+_NO_PORT = 0  # of a question for certificates
 _STRANGERS = 64  # that have connected and not yet greeted; then the oldest goes
 _SHORT_OF_FILES_S = 0.1
 
@@ -28,8 +35,9 @@ class Forwarder:
     """tls: with the host's certificate. peer_timeout_s: a peer's machine that has been out of reach
     for so long is lost."""
 
-    def __init__(self, tls: Tls, peer_timeout_s: float) -> None:
-        self._tls, self._peer_timeout_s = tls, peer_timeout_s
+    def __init__(self, tls: Tls, credentials: Credentials, peer_timeout_s: float) -> None:
+        self._tls, self._credentials, self._peer_timeout_s = tls, credentials, peer_timeout_s
+        self._routes: dict[int, Route] = {}
         self._strangers: OrderedDict[socket.socket, None] = OrderedDict()
         self._guard = threading.Lock()  # of `_strangers`
 
@@ -37,22 +45,31 @@ class Forwarder:
         """Serve the forwarders of other hosts, from now on."""
         _serve(listener, self._bring_in)
 
-    def forward(self, listener: socket.socket, host: str, address: tuple[str, int]) -> None:
-        """Carry what connects to the port of `listener` to the same port of `host` (the name in its
-        certificate), whose forwarder is at `address`, from now on."""
-        port = listener.getsockname()[1]
-        _serve(listener, lambda plain: self._bring_out(plain, port, host, address))
+    def hand_over(self, listener: socket.socket) -> None:
+        """Answer tasks of this host that connect a wire of theirs, from now on."""
+        _serve(listener, self._answer)
 
-    def _bring_out(
-        self, plain: socket.socket, port: int, host: str, address: tuple[str, int]
-    ) -> None:
+    def forward(self, route: Route, listener: socket.socket | None) -> None:
+        """From now on carry what connects to `listener`, if there is one, by the route, and have
+        wires take it."""
+        self._routes[route.port] = route
+        if listener is not None:
+            _serve(listener, lambda plain: self._bring_out(plain, route))
+
+    def forget(self, port: int) -> None:
+        self._routes.pop(port, None)
+
+    def _bring_out(self, plain: socket.socket, route: Route) -> None:
         if not self._tls.admits(plain):
             return
-        with socket.create_connection(address, timeout=LIMIT_S) as sock:
-            self._prepare(sock)
-            with closing(self._tls.greet(sock, host)) as session:
-                session.write(_PORT.pack(port))
-                _carry(session, plain)
+        with self._connected(route) as sock, closing(self._tls.greet(sock, route.host)) as session:
+            session.write(_PORT.pack(route.port))
+            _carry(session, plain)
+
+    def _connected(self, route: Route) -> socket.socket:
+        sock = socket.create_connection(route.door, timeout=LIMIT_S)
+        self._prepare(sock)
+        return sock
 
     def _bring_in(self, sock: socket.socket) -> None:
         self._prepare(sock)
@@ -63,6 +80,9 @@ class Forwarder:
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
         try:
+            sock.settimeout(LIMIT_S)
+            if sock.recv(1, socket.MSG_PEEK) == _IS_WIRE:
+                return wires.hand_over(sock, _WIRE.unpack(_exactly(sock, _WIRE.size))[1])
             session = self._tls.greet(sock, None)
         finally:
             with self._guard:
@@ -71,6 +91,18 @@ class Forwarder:
             (port,) = _PORT.unpack(session.read(_PORT.size))
             with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain:
                 _carry(session, plain)
+
+    def _answer(self, task: socket.socket) -> None:
+        port, number = wires.question(task)
+        if port == _NO_PORT:
+            return wires.answer(task, "", self._credentials, None)
+        route = self._routes.get(port)
+        if route is None:  # the other one is of this host
+            with wires.connected(number) as sock:
+                return wires.answer(task, "", self._credentials, sock)
+        with self._connected(route) as sock:
+            sock.sendall(_WIRE.pack(_IS_WIRE, number))
+            wires.answer(task, route.host, self._credentials, sock)
 
     def _prepare(self, sock: socket.socket) -> None:
         """As the server shim does for a connection between tasks (native/lost_peer.h)."""
@@ -116,13 +148,22 @@ def _serve(listener: socket.socket, handle: Callable[[socket.socket], None]) -> 
     threading.Thread(target=accept, daemon=True).start()
 
 
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size and (part := sock.recv(size - len(found))):
+        found += part
+    if len(found) < size:
+        raise ConnectionResetError("the peer is gone")
+    return found
+
+
 def _listens(sock: socket.socket) -> bool:
     return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def main(control: socket.socket) -> None:
-    """Serve until the owner ends. Its first message has the credentials and what `Forwarder` takes;
-    each other one a socket, and where to."""
+    """Serve until the owner ends. Its first message has what `Forwarder` takes, each other one the
+    name of a method, a route or a port, and a listener if there is one."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     threading.stack_size(256 << 10)
@@ -137,16 +178,20 @@ def _obey(control: socket.socket) -> NoReturn:
     credentials = Credentials.from_json(first["credentials"])
     with _quiet():
         tls = choose_tls(first["native"], first["tensorflow"], credentials)
-    forwarder = Forwarder(tls, first["peer_timeout_s"])
+    forwarder = Forwarder(tls, credentials, first["peer_timeout_s"])
     framing.send(control, tls.name.encode())
     while True:
-        message, (descriptor,) = framing.receive(control, max_files=1)
-        wanted = json.loads(message)
-        listener = socket.socket(fileno=descriptor)
-        if wanted is None:
-            forwarder.take_in(listener)
-        else:
-            forwarder.forward(listener, wanted["host"], tuple(wanted["address"]))
+        message, descriptors = framing.receive(control, max_files=1)
+        listeners = [socket.socket(fileno=each) for each in descriptors]
+        match json.loads(message):
+            case {"take_in": _}:
+                forwarder.take_in(*listeners)
+            case {"hand_over": _}:
+                forwarder.hand_over(*listeners)
+            case {"forward": route}:
+                forwarder.forward(Route(**route), next(iter(listeners), None))
+            case {"forget": port}:
+                forwarder.forget(port)
 
 
 @contextmanager

@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import psclust
 from psclust import framing
 from psclust.errors import StartError
+from psclust.forward import wires
+from psclust.forward.route import Route
 from psclust.forward.tls import Credentials
 from psclust.spec.tensorflow_builds import LIBRARY
 from psclust.transport.ports import listen_in
@@ -31,20 +33,6 @@ _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); import socket; "
     "from psclust.forward.forwarder import main; main(socket.socket(fileno=int(sys.argv[2])))"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A port of 127.0.0.1 whose task runs on `host` (the name in its certificate), where the
-    forwarder is at `address`, a port in it."""
-
-    port: int
-    host: str
-    address: str
-
-    def message(self) -> bytes:
-        address, _, port = self.address.rpartition(":")
-        return json.dumps({"host": self.host, "address": [address, int(port)]}).encode()
 
 
 class ForwarderProcess:
@@ -69,13 +57,12 @@ class ForwarderProcess:
                 "peer_timeout_s": peer_timeout_s,
             }
         ).encode()
-        self._listeners: dict[int, tuple[socket.socket, bytes]] = {}
-        self._guard = threading.Lock()  # of what follows, and of `_listeners`
+        self._routes: dict[int, tuple[Route, socket.socket | None]] = {}
+        self._guard = threading.Lock()  # of what follows, and of `_routes`
         self._closed = False
-        self._door: socket.socket | None = None
+        self._door = self._wires = None
         if ports is not None:
-            self._door = listen_in("0.0.0.0", ports)
-            self._listeners[self.port] = self._door, b"null"
+            self._door, self._wires = listen_in("0.0.0.0", ports), wires.listening()
         self._control = self._start()
         threading.Thread(target=self._watch, name="forwarder", daemon=True).start()
 
@@ -83,6 +70,12 @@ class ForwarderProcess:
     def port(self) -> int:
         """Where forwarders of other hosts connect to, on every interface; 0: nowhere."""
         return int(self._door.getsockname()[1]) if self._door is not None else 0
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """By which tasks of this host find it (native/forwarded.c)."""
+        name = self._wires.getsockname() if self._wires is not None else b""
+        return {"PSCLUST_FORWARDER": name[1:].decode()} if name else {}
 
     def forward(self, routes: Sequence[Route]) -> list[int]:
         """From now on; in place of earlier routes of the same ports. Returns the ports that others
@@ -92,13 +85,12 @@ class ForwarderProcess:
             for route in routes:
                 self._forget(route.port)
                 try:
-                    listener = listen_in("127.0.0.1", str(route.port))
+                    listener = _listener(route)
                 except StartError:
                     busy.append(route.port)
                     continue
-                self._listeners[route.port] = listener, route.message()
-                with suppress(OSError):  # the next process will be given it
-                    framing.send(self._control, route.message(), [listener.fileno()])
+                self._routes[route.port] = route, listener
+                self._tell(self._control, "forward", asdict(route), listener)
         return busy
 
     def forget(self, ports: Sequence[int]) -> None:
@@ -112,15 +104,27 @@ class ForwarderProcess:
             self._closed = True
             with suppress(OSError):
                 self._control.shutdown(socket.SHUT_RDWR)  # `_watch` waits for it
-            for listener, _ in self._listeners.values():
-                listener.close()
+            for listener in (self._door, self._wires, *(each for _, each in self._routes.values())):
+                if listener is not None:
+                    listener.close()
 
     def _forget(self, port: int) -> None:
-        if port in self._listeners:
-            listener, _ = self._listeners.pop(port)
+        if port not in self._routes:
+            return
+        _, listener = self._routes.pop(port)
+        self._tell(self._control, "forget", port)
+        if listener is not None:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # the process has it, too
             listener.close()
+
+    @staticmethod
+    def _tell(
+        control: socket.socket, method: str, value: object, listener: socket.socket | None = None
+    ) -> None:
+        files = [listener.fileno()] if listener is not None else []
+        with suppress(OSError):  # it has ended; the next one will be told
+            framing.send(control, json.dumps({method: value}).encode(), files)
 
     def _start(self) -> socket.socket:
         """The socket by which the new process is told what to do. Raises OSError."""
@@ -136,8 +140,11 @@ class ForwarderProcess:
         # Whoever started this process reaps all children; Popen must not wait for them.
         process.returncode = 0
         framing.send(ours, self._first)
-        for listener, message in self._listeners.values():
-            framing.send(ours, message, [listener.fileno()])
+        if self._door is not None:
+            self._tell(ours, "take_in", None, self._door)
+            self._tell(ours, "hand_over", None, self._wires)
+        for route, listener in self._routes.values():
+            self._tell(ours, "forward", asdict(route), listener)
         return ours
 
     def _watch(self) -> None:
@@ -158,6 +165,10 @@ class ForwarderProcess:
                     control = self._control = self._start()
                 except OSError as error:
                     LOG.warning("the forwarder: %s", error.strerror)
+
+
+def _listener(route: Route) -> socket.socket | None:
+    return listen_in("127.0.0.1", str(route.port)) if route.listens else None
 
 
 def find_tensorflow() -> str | None:

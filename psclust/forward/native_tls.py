@@ -1,4 +1,4 @@
-"""TLS by native/tls.c. ctypes lets go of Python's lock while C works."""
+"""TLS by native/tls.c and carry.c. ctypes lets go of Python's lock while C works."""
 
 from __future__ import annotations
 
@@ -49,32 +49,33 @@ class NativeSession:
 
     def read(self, size: int) -> bytes:
         room = ctypes.create_string_buffer(size)
-        if not self._c.tls_read(self._session, self._descriptor, room, size, _LIMIT_MS):
+        if not self._c.tls_read(self._session, room, size, _LIMIT_MS):
             raise OSError("the peer is gone, or silent")
         return room.raw
 
     def write(self, data: bytes) -> None:
-        if not self._c.tls_write(self._session, self._descriptor, data, len(data), _LIMIT_MS):
+        if not self._c.tls_write(self._session, data, len(data), _LIMIT_MS):
             raise OSError("the peer is gone")
 
     def carry(self, plain: socket.socket) -> None:
         self._c.tls_carry(self._session, self._descriptor, plain.fileno())
 
     def close(self) -> None:
-        self._c.tls_close(self._session)
+        self._c.tls_free(self._session)
 
 
 def _declare(c: Any) -> None:
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    size = ctypes.c_size_t
     for name, returned, *taken in (
         ("tls_load", text, pointer),
         ("tls_context", pointer, text, text, text),
         ("tls_open", pointer, pointer, number, text, number),
-        ("tls_read", number, pointer, number, text, number, number),
-        ("tls_write", number, pointer, number, text, number, number),
+        ("tls_read", number, pointer, text, size, number),
+        ("tls_write", number, pointer, text, size, number),
         ("tls_carry", number, pointer, number, number),
         ("tls_admits", number, number),
-        ("tls_close", None, pointer),
+        ("tls_free", None, pointer),
     ):
         function = getattr(c, name)
         function.restype, function.argtypes = returned, taken

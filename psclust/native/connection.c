@@ -41,8 +41,8 @@ typedef struct Connection {
     TF_Tensor *arriving; /* NULL: the header is */
     size_t got;          /* of one or the other */
 
-    pthread_mutex_t leaving; /* guards the rest */
-    int fd;                  /* -1: it has ended */
+    pthread_mutex_t leaving; /* guards the rest; what arrives in the open needs no guard */
+    Channel channel;
     Frame *first, **last;
     int awaits_room;
 } Connection;
@@ -106,8 +106,7 @@ static void send_frames(Connection *connection) {
     int awaits_room = 0;
     while (connection->first != NULL) {
         struct iovec *left = connection->first->left;
-        struct msghdr message = {.msg_iov = left, .msg_iovlen = 2};
-        ssize_t count = sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t count = channel_send(&connection->channel, left);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0) {
@@ -124,7 +123,7 @@ static void send_frames(Connection *connection) {
     }
     if (awaits_room != connection->awaits_room) {
         connection->awaits_room = awaits_room;
-        poll_for(EPOLL_CTL_MOD, connection->fd, EPOLLIN | (awaits_room ? EPOLLOUT : 0),
+        poll_for(EPOLL_CTL_MOD, connection->channel.fd, EPOLLIN | (awaits_room ? EPOLLOUT : 0),
                  &connection->polled);
     }
 }
@@ -146,7 +145,7 @@ int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
     frame->left[1] = (struct iovec){tf.data(tensor), tf.bytes(tensor)};
     if (connection != NULL) {
         pthread_mutex_lock(&connection->leaving);
-        open = connection->fd >= 0;
+        open = connection->channel.fd >= 0;
         if (open) {
             *connection->last = frame;
             connection->last = &frame->next;
@@ -184,10 +183,7 @@ static void close_connection(Connection *connection) {
     *at = connection->next;
     pthread_mutex_unlock(&list);
     pthread_mutex_lock(&connection->leaving);
-    /* A process that is being started may have a copy of the descriptor. */
-    epoll_ctl(poller, EPOLL_CTL_DEL, connection->fd, NULL);
-    close(connection->fd);
-    connection->fd = -1;
+    channel_close(&connection->channel, poller);
     while (connection->first != NULL)
         drop_first(connection);
     pthread_mutex_unlock(&connection->leaving);
@@ -197,12 +193,22 @@ static void close_connection(Connection *connection) {
     end_use(connection);
 }
 
+static ssize_t receive_some(Connection *connection, void *to, size_t size) {
+    ssize_t count;
+    if (connection->channel.tls == NULL)
+        return channel_receive(&connection->channel, to, size);
+    pthread_mutex_lock(&connection->leaving);
+    count = channel_receive(&connection->channel, to, size);
+    pthread_mutex_unlock(&connection->leaving);
+    return count;
+}
+
 /* Of the header, or the values, that are coming. 1: all `size` bytes are there; 0: not yet; -1:
  * they never will. */
 static int read_into(Connection *connection, void *to, size_t size) {
     while (connection->got < size) {
-        ssize_t count = recv(connection->fd, (char *)to + connection->got, size - connection->got,
-                             MSG_DONTWAIT);
+        ssize_t count =
+            receive_some(connection, (char *)to + connection->got, size - connection->got);
         if (count > 0)
             connection->got += (size_t)count;
         else if (count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
@@ -235,6 +241,14 @@ static int read_frame(Connection *connection) {
     return message_has_come(&connection->messages, header->label, tensor) ? 1 : -1;
 }
 
+static int holds_more(Connection *connection) {
+    int more;
+    pthread_mutex_lock(&connection->leaving);
+    more = channel_holds(&connection->channel);
+    pthread_mutex_unlock(&connection->leaving);
+    return more;
+}
+
 static void serve_connection(Polled *polled, uint32_t events) {
     Connection *connection = (Connection *)polled;
     int state = 1;
@@ -244,7 +258,7 @@ static void serve_connection(Polled *polled, uint32_t events) {
         pthread_mutex_unlock(&connection->leaving);
     }
     if (events & ~(uint32_t)EPOLLOUT)
-        for (int left = AT_A_TIME; state == 1 && left > 0; left--)
+        for (int left = AT_A_TIME; state == 1 && (left > 0 || holds_more(connection)); left--)
             state = read_frame(connection);
     if (state == -1)
         close_connection(connection);
@@ -253,18 +267,23 @@ static void serve_connection(Polled *polled, uint32_t events) {
 /* The thread that reads then closes it. */
 static void shut_down(Connection *connection) {
     pthread_mutex_lock(&connection->leaving);
-    if (connection->fd >= 0)
-        shutdown(connection->fd, SHUT_RDWR);
+    if (connection->channel.fd >= 0)
+        shutdown(connection->channel.fd, SHUT_RDWR);
     pthread_mutex_unlock(&connection->leaving);
 }
 
-int open_connection(int fd, int accepted, const Pair *pair, int64_t secret) {
+static int say_that_it_is_open(Channel *channel) {
+    struct iovec answer[] = {{"", 1}, {NULL, 0}};
+    return channel_send(channel, answer) == 1;
+}
+
+int open_connection(Channel channel, int accepted, const Pair *pair, int64_t secret) {
     Connection *made = calloc(1, sizeof *made), *earlier;
-    int opened, on = 1;
+    int fd = channel.fd, opened, on = 1;
     if (made == NULL)
         return 0;
     made->polled.serve = serve_connection;
-    made->fd = fd;
+    made->channel = channel;
     made->pair = *pair;
     made->secret = secret;
     made->users = 1;
@@ -279,7 +298,7 @@ int open_connection(int fd, int accepted, const Pair *pair, int64_t secret) {
     earlier = use(pair);
     /* The thread that reads may hear of it at once: with `list`, it ends no connection. */
     pthread_mutex_lock(&list);
-    opened = (!accepted || send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) &&
+    opened = (!accepted || say_that_it_is_open(&made->channel)) &&
              poll_for(accepted ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, EPOLLIN, &made->polled);
     if (opened) {
         made->next = connections;
@@ -306,8 +325,8 @@ void look_at_connections(void) {
 void forget_connections(void) {
     /* They end when the parent does. */
     for (Connection *at = connections; at != NULL; at = at->next)
-        if (at->fd >= 0)
-            close(at->fd);
+        if (at->channel.fd >= 0)
+            close(at->channel.fd);
     connections = NULL;
     forget_messages();
     pthread_mutex_init(&list, NULL);

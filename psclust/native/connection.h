@@ -4,6 +4,7 @@
 #ifndef PSCLUST_CONNECTION_H
 #define PSCLUST_CONNECTION_H
 
+#include "channel.h"
 #include "wire.h"
 
 /* Begins all that one thread, the one that reads, polls. events: what epoll tells. */
@@ -17,10 +18,10 @@ extern INTERNAL int poller;
 /* As epoll_ctl; 0: it cannot be. */
 INTERNAL int poll_for(int operation, int fd, uint32_t events, Polled *polled);
 
-/* Takes over the descriptor, in place of an earlier connection of the pair. accepted: it is polled
- * already, and its other end waits for a byte that says so. 0: it cannot be; the descriptor is then
+/* Takes over the channel, in place of an earlier connection of the pair. accepted: it is polled
+ * already, and its other end waits for a byte that says so. 0: it cannot be; the channel is then
  * still the caller's. */
-INTERNAL int open_connection(int fd, int accepted, const Pair *pair, int64_t secret);
+INTERNAL int open_connection(Channel channel, int accepted, const Pair *pair, int64_t secret);
 
 /* Whether the pair is connected, and the secret is that by which it was. */
 INTERNAL int is_connected(const Pair *pair, int64_t secret);

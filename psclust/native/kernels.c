@@ -57,6 +57,7 @@ static void *create(Construction *construction) {
     number(construction, "at", &made->at, 0, INT64_MAX, status);
     number(construction, "count", &made->count, 0, INT64_MAX, status);
     number(construction, "block", &made->block, 1, MOST_OF_BLOCK, status);
+    number(construction, "port", &made->port, 0, 65535, status);
     number(construction, "difference", &made->difference, 0, 1, status);
     if (tf.code(status) != 0)
         tf.construction_failed(construction, status);

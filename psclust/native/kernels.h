@@ -86,7 +86,7 @@ typedef struct {
 typedef struct {
     Pair pair;
     char host[HOST];
-    int64_t key, at, count, block, difference;
+    int64_t key, at, count, block, difference, port;
 } Attributes;
 
 /* inputs, outputs, attributes: "name: type" each. The kernel of both functions is `Attributes`.

@@ -1,27 +1,23 @@
-/* TLS 1.3 between the hosts of a run, for psclust/agent/forwarding: one connection of TCP is
- * carried by one of TLS, on the thread that calls, without Python's lock.
- *
- * The functions of TLS are those of BoringSSL in TensorFlow's own library, so that a host needs
+/* The functions of TLS are those of BoringSSL in TensorFlow's own library, so that a host needs
  * nothing more, looked up by name when the library is given (`tls_load`). Each has been part of
- * OpenSSL's interface for twenty years; without one of them TLS is Python's own, which takes three
- * times the CPU. */
+ * OpenSSL's interface for ten years at least; without one of them forwarders use Python's TLS,
+ * which takes three times the CPU, and tasks TensorFlow's wire. */
 #define _GNU_SOURCE
-#include "admission.h"
+#include "tls.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-typedef struct ssl_ctx_st SSL_CTX;
 typedef struct ssl_st SSL;
 typedef struct bio_st BIO;
+typedef struct bio_method_st BIO_METHOD;
 typedef struct x509_st X509;
 typedef struct x509_store_st X509_STORE;
 typedef struct evp_pkey_st EVP_PKEY;
@@ -29,7 +25,7 @@ typedef struct evp_pkey_st EVP_PKEY;
 /* As in openssl/ssl.h. */
 enum { VERSION_1_3 = 0x0304, VERIFY_PEER = 1, FAIL_IF_NO_PEER_CERT = 2 };
 enum { WANT_READ = 2, WANT_WRITE = 3, ZERO_RETURN = 6 };
-enum { PARTIAL_WRITE = 1, MOVING_WRITE_BUFFER = 2 };
+enum { PARTIAL_WRITE = 1, MOVING_WRITE_BUFFER = 2, SOURCE_SINK = 0x400, FLUSH = 11 };
 
 /* X(what it returns, its name, what it takes) */
 #define INTERFACE(X)                                                                               \
@@ -46,18 +42,30 @@ enum { PARTIAL_WRITE = 1, MOVING_WRITE_BUFFER = 2 };
     X(int, X509_STORE_add_cert, (X509_STORE *, X509 *))                                            \
     X(BIO *, BIO_new_mem_buf, (const void *, ptrdiff_t))                                           \
     X(int, BIO_free, (BIO *))                                                                      \
+    X(BIO *, BIO_new, (const BIO_METHOD *))                                                        \
+    X(void, BIO_set_init, (BIO *, int))                                                            \
+    X(void, BIO_set_data, (BIO *, void *))                                                         \
+    X(void *, BIO_get_data, (BIO *))                                                               \
+    X(void, BIO_set_retry_read, (BIO *))                                                           \
+    X(void, BIO_set_retry_write, (BIO *))                                                          \
+    X(void, BIO_clear_retry_flags, (BIO *))                                                        \
+    X(BIO_METHOD *, BIO_meth_new, (int, const char *))                                             \
+    X(int, BIO_meth_set_read, (BIO_METHOD *, int (*)(BIO *, char *, int)))                         \
+    X(int, BIO_meth_set_write, (BIO_METHOD *, int (*)(BIO *, const char *, int)))                  \
+    X(int, BIO_meth_set_ctrl, (BIO_METHOD *, long (*)(BIO *, int, long, void *)))                  \
     X(X509 *, PEM_read_bio_X509, (BIO *, X509 **, void *, void *))                                 \
     X(EVP_PKEY *, PEM_read_bio_PrivateKey, (BIO *, EVP_PKEY **, void *, void *))                   \
     X(void, X509_free, (X509 *))                                                                   \
     X(void, EVP_PKEY_free, (EVP_PKEY *))                                                           \
     X(SSL *, SSL_new, (SSL_CTX *))                                                                 \
     X(void, SSL_free, (SSL *))                                                                     \
-    X(int, SSL_set_fd, (SSL *, int))                                                               \
+    X(void, SSL_set_bio, (SSL *, BIO *, BIO *))                                                    \
     X(int, SSL_set1_host, (SSL *, const char *))                                                   \
     X(int, SSL_accept, (SSL *))                                                                    \
     X(int, SSL_connect, (SSL *))                                                                   \
     X(int, SSL_read, (SSL *, void *, int))                                                         \
     X(int, SSL_write, (SSL *, const void *, int))                                                  \
+    X(int, SSL_pending, (const SSL *))                                                             \
     X(int, SSL_shutdown, (SSL *))                                                                  \
     X(int, SSL_get_error, (const SSL *, int))                                                      \
     X(void, ERR_clear_error, (void))
@@ -67,7 +75,14 @@ static struct {
     INTERFACE(MEMBER)
 } api;
 
-/* library: as dlopen returns it. Returns NULL, or the first function that it lacks. */
+struct Tls {
+    SSL *ssl;
+    int fd, accepts;
+    short awaits; /* of poll, by the operation that could not go on; 0: none */
+};
+
+enum { MOST_AT_ONCE = 1 << 30 };
+
 const char *tls_load(void *library) {
 #define LOOK_UP(returned, name, taken)                                                             \
     if ((*(void **)(&api.name) = dlsym(library, #name)) == NULL)                                   \
@@ -100,8 +115,6 @@ static int use_key(SSL_CTX *context, const char *pem) {
     return used;
 }
 
-/* One side's key and certificate, and the authority that has signed the other side's; all PEM.
- * NULL: one of them cannot be used. */
 SSL_CTX *tls_context(const char *key, const char *certificate, const char *authority) {
     SSL_CTX *context = api.SSL_CTX_new(api.TLS_method());
     if (context == NULL)
@@ -116,182 +129,151 @@ SSL_CTX *tls_context(const char *key, const char *certificate, const char *autho
     return NULL;
 }
 
-/* Waits until an operation can go on. 0: it has failed, or took longer than limit_ms. */
-static int can_go_on(const SSL *tls, int fd, int result, int limit_ms) {
-    int error = api.SSL_get_error(tls, result);
-    struct pollfd wanted = {.fd = fd, .events = error == WANT_READ ? POLLIN : POLLOUT};
-    if (error != WANT_READ && error != WANT_WRITE)
-        return 0;
-    return poll(&wanted, 1, limit_ms) > 0;
+/* The socket of a connection. BoringSSL's own would raise SIGPIPE where the peer is gone. */
+
+static int fd_of(BIO *bio) {
+    return ((const Tls *)api.BIO_get_data(bio))->fd;
 }
 
-/* Greets the peer on a connected socket, which stays the caller's and does not block from then on.
- * name: in the certificate of the side that accepts; NULL: this side accepts. Returns NULL if the
- * peer has no certificate of this authority or name, or is silent for limit_ms. */
-SSL *tls_open(SSL_CTX *context, int fd, const char *name, int limit_ms) {
-    SSL *tls = api.SSL_new(context);
-    int done = 0;
-    if (tls == NULL)
+static int bio_read(BIO *bio, char *bytes, int size) {
+    ssize_t count = recv(fd_of(bio), bytes, (size_t)size, 0);
+    api.BIO_clear_retry_flags(bio);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        api.BIO_set_retry_read(bio);
+    return (int)count;
+}
+
+static int bio_write(BIO *bio, const char *bytes, int size) {
+    ssize_t count = send(fd_of(bio), bytes, (size_t)size, MSG_NOSIGNAL);
+    api.BIO_clear_retry_flags(bio);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        api.BIO_set_retry_write(bio);
+    return (int)count;
+}
+
+static long bio_control(BIO *bio, int what, long number, void *pointer) {
+    (void)bio, (void)number, (void)pointer;
+    return what == FLUSH;
+}
+
+static BIO_METHOD *method;
+
+static void make_method(void) {
+    method = api.BIO_meth_new(SOURCE_SINK, "psclust");
+    if (method == NULL)
+        return;
+    api.BIO_meth_set_read(method, bio_read);
+    api.BIO_meth_set_write(method, bio_write);
+    api.BIO_meth_set_ctrl(method, bio_control);
+}
+
+static BIO *bio_of(Tls *tls) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    BIO *made;
+    pthread_once(&once, make_method);
+    made = method != NULL ? api.BIO_new(method) : NULL;
+    if (made != NULL) {
+        api.BIO_set_data(made, tls);
+        api.BIO_set_init(made, 1);
+    }
+    return made;
+}
+
+Tls *tls_begin(SSL_CTX *context, int fd, const char *name) {
+    Tls *made = calloc(1, sizeof *made);
+    BIO *bio;
+    if (made == NULL)
         return NULL;
-    api.ERR_clear_error();
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && api.SSL_set_fd(tls, fd) &&
-        (name == NULL || api.SSL_set1_host(tls, name)))
-        do
-            done = name == NULL ? api.SSL_accept(tls) : api.SSL_connect(tls);
-        while (done != 1 && can_go_on(tls, fd, done, limit_ms));
-    if (done == 1)
-        return tls;
-    api.SSL_free(tls);
+    made->fd = fd;
+    made->accepts = name == NULL;
+    made->ssl = api.SSL_new(context);
+    bio = made->ssl != NULL ? bio_of(made) : NULL;
+    if (bio != NULL)
+        api.SSL_set_bio(made->ssl, bio, bio);
+    if (bio != NULL && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 &&
+        (name == NULL || api.SSL_set1_host(made->ssl, name)))
+        return made;
+    tls_free(made);
     return NULL;
 }
 
-/* All `size` bytes. 0: not within limit_ms each. */
-int tls_read(SSL *tls, int fd, char *bytes, int size, int limit_ms) {
-    api.ERR_clear_error();
-    for (int got; size > 0; bytes += got, size -= got)
-        while ((got = api.SSL_read(tls, bytes, size)) <= 0)
-            if (!can_go_on(tls, fd, got, limit_ms))
-                return 0;
-    return 1;
-}
-
-int tls_write(SSL *tls, int fd, const char *bytes, int size, int limit_ms) {
-    api.ERR_clear_error();
-    for (int put; size > 0; bytes += put, size -= put)
-        while ((put = api.SSL_write(tls, bytes, size)) <= 0)
-            if (!can_go_on(tls, fd, put, limit_ms))
-                return 0;
-    return 1;
-}
-
-enum { ROOM = 1 << 17 };
-
-/* What has been read from one side and not yet written to the other. */
-typedef struct {
-    char bytes[ROOM];
-    int from, to;
-    int ended; /* nothing more will be read */
-    int told;  /* and the other side knows */
-} Way;
-
-typedef struct {
-    SSL *tls;
-    int fd, plain;
-    Way out, in;  /* plain to TLS, and back */
-    short wanted; /* of fd, by TLS */
-    int failed;
-} Carried;
-
-/* What an operation of TLS has done: how many bytes; 0: the peer has ended, or it must wait. */
-static int of_tls(Carried *carried, int result, int *ended) {
-    int error;
+/* As recv and send return what an operation of TLS has done. */
+static ssize_t done(Tls *tls, int result) {
+    int error = result > 0 ? 0 : api.SSL_get_error(tls->ssl, result);
+    tls->awaits = error == WANT_READ ? POLLIN : error == WANT_WRITE ? POLLOUT : 0;
     if (result > 0)
         return result;
-    error = api.SSL_get_error(carried->tls, result);
-    if (error == WANT_READ)
-        carried->wanted |= POLLIN;
-    else if (error == WANT_WRITE)
-        carried->wanted |= POLLOUT;
-    else if (error == ZERO_RETURN && ended != NULL)
-        *ended = 1;
-    else
-        carried->failed = 1;
-    return 0;
+    errno = tls->awaits != 0 ? EAGAIN : ECONNRESET;
+    return error == ZERO_RETURN ? 0 : -1;
 }
 
-static int of_plain(Carried *carried, ssize_t result) {
-    if (result >= 0)
-        return (int)result;
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-        carried->failed = 1;
-    return 0;
-}
-
-/* One round of plain to TLS; returns how many bytes it has moved. */
-static int send_some(Carried *carried) {
-    Way *way = &carried->out;
-    int moved = 0;
-    if (way->from == way->to && !way->ended) {
-        ssize_t got = recv(carried->plain, way->bytes, ROOM, 0);
-        way->from = 0;
-        way->to = of_plain(carried, got);
-        way->ended = got == 0;
-    }
-    for (int put = 1; way->from < way->to && put > 0; moved += put, way->from += put)
-        put =
-            of_tls(carried,
-                   api.SSL_write(carried->tls, way->bytes + way->from, way->to - way->from), NULL);
-    if (way->ended && !way->told && way->from == way->to) {
-        api.SSL_shutdown(carried->tls);
-        way->told = 1;
-    }
-    return moved;
-}
-
-static int receive_some(Carried *carried) {
-    Way *way = &carried->in;
-    int moved = 0;
-    if (way->from == way->to && !way->ended) {
-        way->from = way->to = 0;
-        for (int got = 1; way->to < ROOM && got > 0; way->to += got)
-            got = of_tls(carried, api.SSL_read(carried->tls, way->bytes + way->to, ROOM - way->to),
-                         &way->ended);
-    }
-    if (way->from < way->to) {
-        moved = of_plain(carried, send(carried->plain, way->bytes + way->from,
-                                       (size_t)(way->to - way->from), MSG_NOSIGNAL));
-        way->from += moved;
-    }
-    if (way->ended && !way->told && way->from == way->to) {
-        shutdown(carried->plain, SHUT_WR);
-        way->told = 1;
-    }
-    return moved;
-}
-
-static void wait_for_more(Carried *carried) {
-    struct pollfd polled[] = {{.fd = carried->fd, .events = carried->wanted},
-                              {.fd = carried->plain}};
-    if (carried->out.from == carried->out.to && !carried->out.ended)
-        polled[1].events |= POLLIN;
-    if (carried->in.from < carried->in.to)
-        polled[1].events |= POLLOUT;
-    for (int i = 0; i < 2; i++)
-        if (polled[i].events == 0)
-            polled[i].fd = -1; /* else poll tells of a peer that has closed, again and again */
-    if (poll(polled, 2, -1) < 0 && errno != EINTR)
-        carried->failed = 1;
-}
-
-/* Carries what comes by `plain`, a connected socket, to the peer, and back, until both have ended
- * or one is cut off. Both sockets stay the caller's. Returns 0 if it could not begin, or one was
- * cut off. */
-int tls_carry(SSL *tls, int fd, int plain) {
-    Carried *carried = calloc(1, sizeof *carried); /* its pages are touched as bytes come */
-    int ended_well;
-    if (carried == NULL)
-        return 0;
-    carried->tls = tls;
-    carried->fd = fd;
-    carried->plain = plain;
-    carried->failed = fcntl(plain, F_SETFL, fcntl(plain, F_GETFL) | O_NONBLOCK) != 0;
+ssize_t tls_greet(Tls *tls) {
     api.ERR_clear_error();
-    while (!carried->failed && !(carried->out.told && carried->in.told)) {
-        carried->wanted = 0;
-        if (send_some(carried) + receive_some(carried) == 0 && !carried->failed &&
-            !(carried->out.told && carried->in.told))
-            wait_for_more(carried);
-    }
-    ended_well = !carried->failed;
-    free(carried);
-    return ended_well;
+    return done(tls, tls->accepts ? api.SSL_accept(tls->ssl) : api.SSL_connect(tls->ssl));
 }
 
-/* Whether a connection of this machine may be carried: as a server of a task asks it. */
-int tls_admits(int fd) {
-    return is_admitted(fd);
+static int part(size_t size) {
+    return size < MOST_AT_ONCE ? (int)size : MOST_AT_ONCE;
 }
 
-void tls_close(SSL *tls) {
-    api.SSL_free(tls);
+ssize_t tls_receive(Tls *tls, void *to, size_t size) {
+    api.ERR_clear_error();
+    return done(tls, api.SSL_read(tls->ssl, to, part(size)));
+}
+
+ssize_t tls_send(Tls *tls, const void *bytes, size_t size) {
+    api.ERR_clear_error();
+    return done(tls, api.SSL_write(tls->ssl, bytes, part(size)));
+}
+
+int tls_holds(const Tls *tls) {
+    return api.SSL_pending(tls->ssl) > 0;
+}
+
+short tls_awaits(const Tls *tls) {
+    return tls->awaits;
+}
+
+void tls_end(Tls *tls) {
+    api.ERR_clear_error();
+    api.SSL_shutdown(tls->ssl);
+}
+
+void tls_free(Tls *tls) {
+    if (tls->ssl != NULL)
+        api.SSL_free(tls->ssl);
+    free(tls);
+}
+
+/* Waits until an operation that returned -1 can go on. 0: it has failed, or took longer. */
+static int can_go_on(const Tls *tls, int limit_ms) {
+    struct pollfd wanted = {.fd = tls->fd, .events = tls->awaits};
+    return tls->awaits != 0 && poll(&wanted, 1, limit_ms) > 0;
+}
+
+Tls *tls_open(SSL_CTX *context, int fd, const char *name, int limit_ms) {
+    Tls *tls = tls_begin(context, fd, name);
+    ssize_t result = tls != NULL ? -1 : 1;
+    while (result != 1 && ((result = tls_greet(tls)) == 1 || can_go_on(tls, limit_ms)))
+        ;
+    if (result == 1)
+        return tls;
+    tls_free(tls);
+    return NULL;
+}
+
+int tls_read(Tls *tls, char *bytes, size_t size, int limit_ms) {
+    for (ssize_t got; size > 0; bytes += got, size -= (size_t)got)
+        while ((got = tls_receive(tls, bytes, size)) <= 0)
+            if (!can_go_on(tls, limit_ms))
+                return 0;
+    return 1;
+}
+
+int tls_write(Tls *tls, const char *bytes, size_t size, int limit_ms) {
+    for (ssize_t put; size > 0; bytes += put, size -= (size_t)put)
+        while ((put = tls_send(tls, bytes, size)) <= 0)
+            if (!can_go_on(tls, limit_ms))
+                return 0;
+    return 1;
 }

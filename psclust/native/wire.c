@@ -7,13 +7,15 @@
  *
  * The task that connects sends `Hello` and the one that listens answers with one byte; then both
  * send frames (connection.c). The secret in a `Ticket` travels by TensorFlow's own wire, so it
- * keeps out only those who cannot reach the task's gRPC port.
+ * keeps out only those who cannot reach the task's gRPC port. In an encrypted run, both go on by
+ * TLS (forwarded.h).
  *
  * Anybody may connect, so strangers get a fixed number of places and ten seconds each: a crowd of
  * them takes no memory and no descriptor that a task needs. */
 #define _GNU_SOURCE
 #include "wire.h"
 #include "connection.h"
+#include "forwarded.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -36,7 +38,10 @@ enum { LOOK_MS = 100, SHAKE_S = 10, TRIES = 3, STRANGERS = 64, AT_A_TIME = 16 };
 /* One that has connected, and not yet given the secret. */
 typedef struct {
     Polled polled;
-    int fd; /* -1: nobody */
+    Channel channel; /* fd -1: nobody */
+    int greeted;     /* what comes is its `Hello`, and does not hand over a connection */
+    size_t got;      /* of it */
+    Hello hello;
     int64_t since_ms;
 } Stranger;
 
@@ -46,13 +51,11 @@ static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint failures; /* to connect */
 static Ticket own_ticket;
 static atomic_int listener = -1;
-static Stranger strangers[STRANGERS] = {[0 ... STRANGERS - 1] = {.fd = -1}}; /* of the thread */
+/* Of the thread. */
+static Stranger strangers[STRANGERS] = {[0 ... STRANGERS - 1] = {.channel = {-1, NULL}}};
 
 static void turn_away(Stranger *stranger) {
-    /* A process that is being started may have a copy of the descriptor. */
-    epoll_ctl(poller, EPOLL_CTL_DEL, stranger->fd, NULL);
-    close(stranger->fd);
-    stranger->fd = -1;
+    channel_close(&stranger->channel, poller);
 }
 
 static int is_of_the_cluster(const Hello *hello) {
@@ -62,53 +65,82 @@ static int is_of_the_cluster(const Hello *hello) {
            memchr(hello->pair.own, 0, NAME) != NULL && memchr(hello->pair.peer, 0, NAME) != NULL;
 }
 
-/* Reads no more than the greeting: what follows is for the wire. Epoll tells of it when it is all
- * there. */
+/* Goes on with a connection that the forwarder of this host has handed over. */
+static ssize_t go_on_with(Stranger *stranger, Channel other) {
+    turn_away(stranger);
+    stranger->channel = other;
+    if (!poll_for(EPOLL_CTL_ADD, other.fd, EPOLLIN, &stranger->polled)) {
+        turn_away(stranger);
+        return 0;
+    }
+    errno = EAGAIN;
+    return -1;
+}
+
+/* As recv: no more than the greeting, as what follows is for the wire. */
+static ssize_t hear_some(Stranger *stranger) {
+    char *to = (char *)&stranger->hello + stranger->got;
+    size_t size = sizeof stranger->hello - stranger->got;
+    Channel other;
+    ssize_t count;
+    if (stranger->greeted)
+        return channel_receive(&stranger->channel, to, size);
+    if (stranger->channel.tls != NULL) {
+        count = tls_greet(stranger->channel.tls);
+        stranger->greeted = count == 1;
+        return count == 1 ? hear_some(stranger) : count;
+    }
+    count = hear_first(stranger->channel.fd, to, size, &other);
+    stranger->greeted = other.fd < 0 && count > 0;
+    return other.fd >= 0 ? go_on_with(stranger, other) : count;
+}
+
+static int open_for(Stranger *stranger) {
+    Pair pair;
+    memcpy(pair.own, stranger->hello.pair.peer, NAME);
+    memcpy(pair.peer, stranger->hello.pair.own, NAME);
+    return open_connection(stranger->channel, 1, &pair, 0);
+}
+
 static void hear(Polled *polled, uint32_t events) {
     Stranger *stranger = (Stranger *)polled;
-    int least = 1;
-    Hello hello;
-    Pair pair;
     ssize_t count;
     (void)events;
-    if (stranger->fd < 0) /* it has just been turned away */
+    if (stranger->channel.fd < 0) /* it has just been turned away */
         return;
-    count = recv(stranger->fd, &hello, sizeof hello, MSG_DONTWAIT);
+    count = hear_some(stranger);
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return;
-    if (count == sizeof hello && is_of_the_cluster(&hello)) {
-        memcpy(pair.own, hello.pair.peer, NAME);
-        memcpy(pair.peer, hello.pair.own, NAME);
-        setsockopt(stranger->fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
-        if (open_connection(stranger->fd, 1, &pair, 0)) {
-            stranger->fd = -1;
-            return;
-        }
-    }
-    turn_away(stranger);
+    stranger->got += count > 0 ? (size_t)count : 0;
+    if (count > 0 && stranger->got < sizeof stranger->hello)
+        return;
+    if (count > 0 && is_of_the_cluster(&stranger->hello) && open_for(stranger))
+        stranger->channel = (Channel){-1, NULL};
+    else
+        turn_away(stranger);
 }
 
 /* A free place, else that of the oldest stranger. */
 static Stranger *place(void) {
     Stranger *oldest = strangers;
     for (Stranger *at = strangers; at < strangers + STRANGERS; at++) {
-        if (at->fd < 0)
+        if (at->channel.fd < 0)
             return at;
         if (at->since_ms < oldest->since_ms)
             oldest = at;
     }
     hear(&oldest->polled, 0);
-    if (oldest->fd >= 0)
+    if (oldest->channel.fd >= 0)
         turn_away(oldest);
     return oldest;
 }
 
 static void welcome(int fd) {
     Stranger *stranger = place();
-    int least = sizeof(Hello);
-    *stranger = (Stranger){{hear}, fd, now_ms()};
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) != 0 ||
-        !poll_for(EPOLL_CTL_ADD, fd, EPOLLIN, &stranger->polled))
+    int forwarded = is_forwarded();
+    *stranger = (Stranger){
+        .polled = {hear}, .channel = {fd, NULL}, .greeted = !forwarded, .since_ms = now_ms()};
+    if ((forwarded && !is_own(fd)) || !poll_for(EPOLL_CTL_ADD, fd, EPOLLIN, &stranger->polled))
         turn_away(stranger);
 }
 
@@ -135,15 +167,14 @@ static Polled door = {welcome_some};
 static void look_at_the_door(void) {
     int64_t late = now_ms() - SHAKE_S * 1000;
     for (Stranger *at = strangers; at < strangers + STRANGERS; at++)
-        if (at->fd >= 0 && at->since_ms < late)
+        if (at->channel.fd >= 0 && at->since_ms < late)
             turn_away(at);
     poll_for(EPOLL_CTL_MOD, listener, EPOLLIN, &door);
 }
 
 /* A socket that listens on every interface, as TensorFlow's server does; the server shim narrows
- * it to PSCLUST_BIND. port: 0: any. reserved: whether it is this task's alone. Returns -1 if there
- * is none. */
-static int listening(int family, unsigned port, int reserved) {
+ * it to PSCLUST_BIND. port: 0: any. Returns -1 if there is none. */
+static int listening(int family, unsigned port) {
     /* Both kinds of address have the port at the same place, and zeros for every interface. */
     struct sockaddr_in6 every = {.sin6_family = (sa_family_t)family,
                                  .sin6_port = htons((uint16_t)port)};
@@ -151,8 +182,6 @@ static int listening(int family, unsigned port, int reserved) {
     int off = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    if (reserved) /* psclust holds it, and shares it with whom says this */
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reserved, sizeof reserved);
     if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) ||
         bind(fd, (struct sockaddr *)&every, size) != 0 || listen(fd, SOMAXCONN) != 0) {
         close(fd);
@@ -169,9 +198,9 @@ static int listening_within(const char *range) {
         return -1;
     /* From the last on: tasks get theirs from the first on. */
     for (unsigned above = last + 1; fd < 0 && above > first; above--) {
-        fd = listening(AF_INET6, above - 1, first == last);
+        fd = listening(AF_INET6, above - 1);
         if (fd < 0) /* a machine without IPv6 */
-            fd = listening(AF_INET, above - 1, first == last);
+            fd = listening(AF_INET, above - 1);
     }
     return fd;
 }
@@ -199,8 +228,8 @@ static void *serve(void *unused) {
  * its parent's. */
 static void forget(void) {
     for (Stranger *at = strangers; at < strangers + STRANGERS; at++) {
-        close(at->fd);
-        at->fd = -1;
+        close(at->channel.fd);
+        at->channel.fd = -1;
     }
     close(listener);
     close(poller);
@@ -229,24 +258,40 @@ static const char *start(void) {
     return NULL;
 }
 
-/* With `starting`. */
-static const char *open_door(void) {
+/* Sets where others find this task: the port, or a number that nobody guesses. Returns a socket
+ * that listens; -1 if there is none. */
+static int listening_as(Ticket *ticket) {
     struct sockaddr_in6 address;
     socklen_t size = sizeof address;
-    int fd = listening_within(getenv("PSCLUST_PORTS"));
+    int fd;
+    if (is_forwarded()) {
+        ticket->port &= INT64_MAX;
+        return listening_for(ticket->port);
+    }
+    fd = listening_within(getenv("PSCLUST_PORTS"));
+    if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &size) == 0)
+        ticket->port = ntohs(address.sin6_port); /* at the same place in both kinds of address */
+    return fd;
+}
+
+/* With `starting`. */
+static const char *open_door(void) {
+    const char *reason = is_forwarded() ? start_forwarded() : NULL;
+    int fd;
+    if (reason != NULL)
+        return reason;
+    /* as in the shim, for a glibc without getrandom */
+    if (syscall(SYS_getrandom, &own_ticket, sizeof own_ticket, 0) != sizeof own_ticket)
+        return "no secret";
+    fd = listening_as(&own_ticket);
     if (fd < 0)
         return "no port";
     listener = fd;
-    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 ||
-        /* as in the shim, for a glibc without getrandom */
-        syscall(SYS_getrandom, own_ticket.secret, sizeof own_ticket.secret, 0) !=
-            sizeof own_ticket.secret ||
-        !poll_for(EPOLL_CTL_ADD, fd, EPOLLIN, &door)) {
+    if (!poll_for(EPOLL_CTL_ADD, fd, EPOLLIN, &door)) {
         listener = -1;
         close(fd);
-        return "no secret";
+        return "no memory";
     }
-    own_ticket.port = ntohs(address.sin6_port); /* at the same place in both kinds of address */
     return NULL;
 }
 
@@ -261,14 +306,14 @@ const char *wire_listen(Ticket *ticket) {
     return reason;
 }
 
-static int connected(const char *host, int64_t port) {
+static Channel connected_to(const char *host, int64_t port) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     struct timeval limit = {.tv_sec = SHAKE_S};
     char service[sizeof "65535"];
     int fd = -1;
     snprintf(service, sizeof service, "%u", (unsigned)(port & 0xffff));
     if (getaddrinfo(host, service, &hints, &found) != 0)
-        return -1;
+        return (Channel){-1, NULL};
     for (struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next) {
         fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0)
@@ -281,38 +326,51 @@ static int connected(const char *host, int64_t port) {
         }
     }
     freeaddrinfo(found);
-    return fd;
+    return (Channel){fd, NULL};
+}
+
+/* 0: the other end has closed or, with EAGAIN in errno, is silent. */
+static int greet(Channel channel, const Hello *hello) {
+    char answer;
+    errno = 0;
+    if (channel.tls != NULL)
+        return tls_write(channel.tls, (const char *)hello, sizeof *hello, SHAKE_S * 1000) &&
+               tls_read(channel.tls, &answer, 1, SHAKE_S * 1000);
+    return send(channel.fd, hello, sizeof *hello, MSG_NOSIGNAL) == sizeof *hello &&
+           recv(channel.fd, &answer, 1, 0) == 1;
 }
 
 /* With `starting`. */
-static const char *connect_pair(const char *host, Ticket ticket, const Pair *pair) {
+static const char *connect_pair(Address at, Ticket ticket, const Pair *pair) {
     Hello hello = {.magic = MAGIC, .secret = {ticket.secret[0], ticket.secret[1]}, .pair = *pair};
-    char answer;
     /* Again if the other end closes: a crowd of strangers may have pushed this task out of its
      * place. */
     for (int left = TRIES, silent = 0; left > 0 && !silent; left--) {
-        int fd = connected(host, ticket.port);
-        if (fd < 0)
+        Channel channel = is_forwarded() ? forwarded_to(at.port, ticket.port)
+                                         : connected_to(at.host, ticket.port);
+        if (channel.fd < 0 && errno != ECONNRESET)
             return "no connection";
-        errno = 0;
-        if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
-            recv(fd, &answer, 1, 0) == 1 && open_connection(fd, 0, pair, ticket.secret[0]))
+        if (channel.fd < 0)
+            continue;
+        if (greet(channel, &hello) && open_connection(channel, 0, pair, ticket.secret[0]))
             return NULL;
         silent = errno == EAGAIN || errno == EWOULDBLOCK;
-        close(fd);
+        channel_close(&channel, -1);
     }
     return "no answer";
 }
 
-const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
+const char *wire_connect(Address at, Ticket ticket, const Pair *pair) {
     const char *reason;
     unsigned before = failures;
     pthread_mutex_lock(&starting);
     reason = start();
+    if (reason == NULL && is_forwarded())
+        reason = start_forwarded();
     if (reason == NULL && failures != before) /* as others will: they need not take as long */
         reason = "no connection";
     if (reason == NULL && !is_connected(pair, ticket.secret[0])) {
-        reason = connect_pair(host, ticket, pair);
+        reason = connect_pair(at, ticket, pair);
         failures += reason != NULL;
     }
     pthread_mutex_unlock(&starting);

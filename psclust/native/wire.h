@@ -9,10 +9,17 @@
 
 enum { MOST_DIMENSIONS = 8 };
 
-/* What a task that connects needs to know of one that listens. */
+/* What a task that connects needs to know of one that listens. port: in an encrypted run another
+ * number, by which the forwarder of its host knows it. */
 typedef struct {
     int64_t port, secret[2];
 } Ticket;
+
+/* Of a task's TensorFlow server. */
+typedef struct {
+    const char *host;
+    int64_t port;
+} Address;
 
 /* "pscwire1", and the other way round on a machine with the other order of bytes: it is refused. */
 #define MAGIC 0x3165726977637370
@@ -41,9 +48,9 @@ typedef struct Waiter {
 /* Listens, unless this process does. Returns NULL, or why it cannot, such as `no port`. */
 INTERNAL const char *wire_listen(Ticket *ticket);
 
-/* Connects a pair whose peer listens at `host`, unless it is connected by this ticket. Replaces an
- * earlier connection. Returns NULL, or why it cannot. */
-INTERNAL const char *wire_connect(const char *host, Ticket ticket, const Pair *pair);
+/* Connects a pair whose peer is at `at`, unless it is connected by this ticket. Replaces an earlier
+ * connection. Returns NULL, or why it cannot. */
+INTERNAL const char *wire_connect(Address at, Ticket ticket, const Pair *pair);
 
 /* Takes over the tensor, and returns before it has left. 0: the pair has no connection. */
 INTERNAL int wire_send(const Pair *pair, Label label, TF_Tensor *tensor);

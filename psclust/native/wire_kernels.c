@@ -3,15 +3,16 @@
  *
  * PsclustListen(; own) -> ticket: int64 [3]: starts to listen; the same ticket for the life of the
  *     process. Fails with Unimplemented if it cannot.
- * PsclustConnect(ticket; host, own, peer): connects the task `own` to the task `peer`, whose ticket
- *     it is, unless they are connected. Fails with Unimplemented if it cannot.
- * PsclustSend(value: T; own, peer, key): sends to the PsclustReceive of the same run in the task
- *     `peer` that has the same key. Does not wait until the value has left.
+ * PsclustConnect(ticket; host, port, own, peer): connects the task `own` to the task `peer`, whose
+ *     ticket it is, and whose server is at `host` and `port`, unless they are connected. Fails with
+ * Unimplemented if it cannot. PsclustSend(value: T; own, peer, key): sends to the PsclustReceive of
+ * the same run in the task `peer` that has the same key. Does not wait until the value has left.
  * PsclustReceive(; own, peer, key) -> value: T
  *
  * A receive fails with Aborted when the connection ends (TensorFlow handles Unavailable itself),
  * and when its run is cancelled. */
 #define _GNU_SOURCE
+#include "forwarded.h"
 #include "tensorflow_private.h"
 #include "wire.h"
 
@@ -97,11 +98,12 @@ static void connect_to(void *kernel, Context *context) {
         fail(status, INVALID_ARGUMENT, "a ticket has three numbers");
     if (tf.code(status) == 0) {
         memcpy(&ticket, tf.data(given_ticket), sizeof ticket);
-        reason = wire_connect(given->host, ticket, pair);
+        reason = wire_connect((Address){given->host, given->port}, ticket, pair);
     }
     if (reason != NULL)
-        fail(status, UNIMPLEMENTED, "psclust's wire: %s from %s to %s at %s:%d", reason, pair->own,
-             pair->peer, given->host, (int)ticket.port);
+        fail(status, UNIMPLEMENTED, "psclust's wire: %s from %s to %s at %s:%lld", reason,
+             pair->own, pair->peer, given->host,
+             (long long)(is_forwarded() ? given->port : ticket.port));
     end(context, status, &given_ticket, 1);
 }
 
@@ -114,7 +116,7 @@ static const Op OPS[] = {
      .compute = listen_here},
     {.name = "PsclustConnect",
      .inputs = {"ticket: int64"},
-     .attributes = {"host: string", "own: string", "peer: string"},
+     .attributes = {"host: string", "port: int", "own: string", "peer: string"},
      .compute = connect_to},
     {.name = "PsclustSend",
      .inputs = {"value: T"},

@@ -12,7 +12,7 @@ from psclust.plan.admitted import admitted
 from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
-from psclust.plan.port_request import extra_port, wire_port
+from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
 from psclust.plan.summary_folder import chief_of, summary_folder
@@ -233,7 +233,6 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
         restart=_restart(request, entry),
         recovery_wait_s=file.recovery_wait or None,
         free_port=free_port,
-        wire_port=request.ports.get(wire_port(task)),
         elsewhere=not request.role_by[task.job].learns_addresses,
         failure_hint=request.role_by[task.job].hint,
     )
@@ -323,9 +322,6 @@ def _environment(
         task.job == PS or (task.job == WORKER and request.layout.replication == IN_GRAPH)
     ):
         env["PSCLUST_PORTS"] = ports
-    own = request.ports.get(wire_port(task))
-    if own is not None:
-        env["PSCLUST_PORTS"] = f"{own}-{own}"
     if program is not None and program.is_psclust:
         env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH
         env["PSCLUST_UPDATE"] = file.update

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from psclust.plan.job_plan import JobPlan, plan_jobs, replication_of
-from psclust.plan.port_request import PortRequest, extra_port, wire_port
+from psclust.plan.port_request import PortRequest, extra_port
 from psclust.spec.cluster import ClusterSpec, Host, Task, numeric
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import assign, reassign
@@ -50,12 +50,6 @@ class ClusterLayout:
                 requests += [self._task_port(entry.job, task, wanted) for task in entry.tasks]
             if entry.free_port:
                 requests += [self._request(extra_port(task), task, free) for task in entry.tasks]
-            if entry.in_cluster and entry.program is None:
-                requests += [
-                    self._request(wire_port(task), task, free)
-                    for task in entry.tasks
-                    if self._forwarder(task) is not None
-                ]
         return requests
 
     def fixed_ports(self, default: str) -> dict[Task, int]:

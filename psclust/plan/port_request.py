@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from psclust.spec.cluster import Task
 
-_EXTRA, _WIRE = ".free_port", ".wire_port"  # no job's name has a dot
+_EXTRA = ".free_port"  # no job's name has a dot
 
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
     """A port for a task, at the address `host` of the host that the cluster file names `on`.
     `wanted` is `auto`, a port, or a range `a-b`. `task` is the task, or the name of its extra port
-    (`extra_port`, `wire_port`). reached: where forwarders of other hosts reach that of its host;
+    (`extra_port`). reached: where forwarders of other hosts reach that of its host;
     None: tasks are reached at their ports."""
 
     task: Task
@@ -26,7 +26,7 @@ class PortRequest:
     def is_extra(self) -> bool:
         """Whether it is a port that any server may bind, rather than that of the task's TensorFlow
         server."""
-        return self.task.job.endswith((_EXTRA, _WIRE))
+        return self.task.job.endswith(_EXTRA)
 
     @property
     def owner(self) -> Task:
@@ -35,16 +35,9 @@ class PortRequest:
 
     @property
     def what(self) -> str:
-        if self.task.job.endswith(_WIRE):
-            return f"the wire of {self.owner}"
         return f"{{free_port}} of {self.owner}" if self.is_extra else str(self.task)
 
 
 def extra_port(task: Task) -> Task:
     """The name under which the port of a task's `{free_port}` is reserved."""
     return Task(f"{task.job}{_EXTRA}", task.index)
-
-
-def wire_port(task: Task) -> Task:
-    """The name under which the port of a task's own wire is reserved."""
-    return Task(f"{task.job}{_WIRE}", task.index)

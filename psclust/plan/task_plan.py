@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from psclust.plan.port_request import extra_port, wire_port
+from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.preload_limits import Preload
 
@@ -57,7 +57,6 @@ class TaskPlan:
     # How psclust gave it its role, as a clause for a failure that is about that.
     failure_hint: str | None = None
     summaries: str | None = None  # the folder on its host whose event files come to the launcher
-    wire_port: int | None = None  # of psclust's own wire, where the run forwards it
 
     @property
     def listens(self) -> bool:
@@ -103,7 +102,6 @@ class Plan:
             entry.task: int(entry.address.rpartition(":")[2]) for entry in tasks if entry.address
         }
         extra = {extra_port(entry.task): entry.free_port for entry in tasks}
-        extra |= {wire_port(entry.task): entry.wire_port for entry in tasks}
         return ports | {name: port for name, port in extra.items() if port is not None}
 
     def to_json(self) -> str:

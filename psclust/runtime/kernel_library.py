@@ -39,7 +39,14 @@ LAYOUT_VARIABLE = "PSCLUST_LAYOUT"
 _SELF_TEST = os.path.join(os.path.dirname(__file__), "kernel_self_test.py")
 _SELF_TEST_S = 120.0
 # Where a task listens is not where its test does.
-_NOT_FOR_TESTS = ("PSCLUST_BIND", "PSCLUST_PORT", "PSCLUST_PORTS", "LD_PRELOAD", LAYOUT_VARIABLE)
+_NOT_FOR_TESTS = (
+    "PSCLUST_BIND",
+    "PSCLUST_PORT",
+    "PSCLUST_PORTS",
+    "PSCLUST_FORWARDER",
+    "LD_PRELOAD",
+    LAYOUT_VARIABLE,
+)
 
 
 @contextmanager

@@ -44,7 +44,9 @@ def _encodes(tf: Any, ops: Any) -> bool:
 def _sends(tf: Any, ops: Any) -> bool:
     there, back = {"own": "ps:0", "peer": "worker:0"}, {"own": "worker:0", "peer": "ps:0"}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        connect = ops.psclust_connect(ops.psclust_listen(own="ps:0"), host="127.0.0.1", **back)
+        connect = ops.psclust_connect(
+            ops.psclust_listen(own="ps:0"), host="127.0.0.1", port=0, **back
+        )
         send = ops.psclust_send(tf.constant([2.5, 3.5]) * 2, key=1, **back)
         received = ops.psclust_receive(T=tf.float32, key=1, **there)
         awaited = ops.psclust_receive(T=tf.float32, key=2, **there)

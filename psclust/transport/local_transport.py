@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import inherited
@@ -33,8 +34,9 @@ _LAST_OUTPUT_S = 1.0
 
 class LocalTransport:
     """environ: inherited by tasks and fork servers. library_env: for fork servers alone. log: the
-    file descriptor that fork servers write to. Raises this process's limit of open files; its tasks
-    get the limits it had before. Called on one thread, as every Transport."""
+    file descriptor that fork servers write to. of_host: what psclust itself tells all tasks of this
+    host. Raises this process's limit of open files; its tasks get the limits it had before. Called
+    on one thread, as every Transport."""
 
     def __init__(
         self,
@@ -42,10 +44,11 @@ class LocalTransport:
         environ: Mapping[str, str],
         library_env: Mapping[str, str],
         log: int,
+        of_host: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._listener = listener
         self._open_files = raise_limit()
-        self._environ = inherited(environ)
+        self._environ = {**inherited(environ), **of_host}
         self._library_env = dict(library_env)
         self._log = log
         self._ports = PortReservations(shim=server_shim() is not None)

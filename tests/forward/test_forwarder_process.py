@@ -15,7 +15,8 @@ import pytest
 
 from psclust.agent.access import server_name
 from psclust.control.certificates import Authority
-from psclust.forward.forwarder_process import ForwarderProcess, Route
+from psclust.forward.forwarder_process import ForwarderProcess
+from psclust.forward.route import Route
 from psclust.forward.tls import Credentials
 from psclust.testing.wait import wait_until
 from psclust.transport.server_shim import tls_library
@@ -85,6 +86,50 @@ def test_one_that_is_killed_is_started_again_and_keeps_its_ports(make: Make) -> 
         with suppress(ConnectionResetError):
             while said := stranger.recv(1024):
                 assert said[:1] == b"\x15"  # an alert
+
+
+def _asked(forwarder: ForwarderProcess, question: bytes) -> tuple[list[str], list[socket.socket]]:
+    name = forwarder.environ["PSCLUST_FORWARDER"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as task:
+        task.settimeout(20)
+        task.connect(f"\0{name}")
+        task.send(question)
+        message, descriptors, _, _ = socket.recv_fds(task, 1 << 14, 1)
+    return message.decode().split("\0"), [socket.socket(fileno=each) for each in descriptors]
+
+
+def test_it_hands_over_connections_to_wires(make: Make) -> None:
+    home = make("h1", True)
+    home.forward([Route(1, server_name("h1"), f"127.0.0.1:{home.port}", listens=False)])
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.settimeout(20)
+        wire.bind("\0psclust/wire/987654321987654321")
+        wire.listen()
+        (name, _, _, authority, _), (here,) = _asked(home, b"1 987654321987654321")
+        assert name == server_name("h1")
+        assert authority == RUN.certificate.decode()
+        accepted, _ = wire.accept()
+        _, (there,), _, _ = socket.recv_fds(accepted, 1, 1)
+        other = socket.socket(fileno=there)
+        with here, other, accepted:
+            here.sendall(b"by itself")
+            assert other.recv(64) == b"by itself"
+            assert here.family == socket.AF_INET
+
+
+@pytest.mark.parametrize("question", [b"1 5", b"2 5", b"", b"garbage", b"1 2 3", b"2 -1"])
+def test_what_leads_nowhere_is_not_answered(make: Make, question: bytes) -> None:
+    home = make("h1", True)
+    home.forward([Route(2, server_name("h1"), f"127.0.0.1:{_free()}", listens=False)])
+    assert _asked(home, question) == ([""], [])
+    assert _asked(home, b"0 0")[1] == []  # it goes on
+
+
+def test_a_wire_that_nobody_has_is_refused(make: Make) -> None:
+    home = make("h1", True)
+    with socket.create_connection(("127.0.0.1", home.port), timeout=20) as stranger:
+        stranger.sendall(b"w" + bytes(8))
+        assert stranger.recv(1) == b""
 
 
 def test_it_ends_with_its_owner(make: Make) -> None:

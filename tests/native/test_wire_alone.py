@@ -11,13 +11,22 @@ from pathlib import Path
 import pytest
 
 import psclust
+from psclust.agent.access import server_name
+from psclust.control.certificates import Authority
+from psclust.forward.forwarder_process import ForwarderProcess, find_tensorflow
+from psclust.forward.route import Route
+from psclust.forward.tls import Credentials
+from psclust.transport.server_shim import tls_library
 
 pytestmark = pytest.mark.process
 
 NATIVE = Path(psclust.__file__).parent / "native"
 SOURCES = [
     Path(__file__).with_name("wire_alone.c"),
-    *(NATIVE / f"{name}.c" for name in ("wire", "connection", "messages")),
+    *(
+        NATIVE / f"{name}.c"
+        for name in ("wire", "connection", "messages", "channel", "forwarded", "tls")
+    ),
 ]
 MOST_HELD_BYTES = 1 << 26
 MOST_HELD, MOST_ALIKE = 1 << 17, 1024  # as in messages.c
@@ -83,6 +92,36 @@ def test_a_task_that_sends_what_nobody_asks_for_is_cut_off(
     # By then the sender has more on its way, as much as its kernel holds of it.
     assert most <= unasked < most + (20 if size else 100_000)
     assert came == asked == 100
+
+
+@pytest.mark.parametrize(
+    ("sanitizers", "seconds"),
+    [
+        (MEMORY, 3),
+        pytest.param(MEMORY, 30, marks=pytest.mark.long),
+        pytest.param(THREADS, 30, marks=pytest.mark.long),
+    ],
+)
+def test_tasks_that_do_so_under_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sanitizers: str, seconds: int
+) -> None:
+    program, library = _program(tmp_path, sanitizers), find_tensorflow()
+    if library is None:
+        pytest.skip("no TensorFlow")
+    credentials = Credentials.from_json(Authority("run").forwarder("h1").to_json())
+    forwarder = ForwarderProcess(credentials, tls_library(), 30.0, "auto")
+    try:
+        address = f"127.0.0.1:{forwarder.port}"
+        forwarder.forward([Route(1, server_name("h1"), address, listens=False)])
+        for name, value in forwarder.environ.items():
+            monkeypatch.setenv(name, value)
+        steps, came, _ = _run(
+            program, "threads", str(seconds), str(forwarder.port), str(library)
+        )
+    finally:
+        forwarder.close()
+    assert steps > 100
+    assert came > steps
 
 
 @pytest.mark.long

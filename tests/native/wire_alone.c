@@ -2,12 +2,16 @@
  *
  *     wire_alone frames COUNT SEED     sends so many frames, many of them spoilt, to its parser
  *     wire_alone threads SECONDS       several tasks send, receive, connect, lose their connections
+ *     wire_alone threads SECONDS DOOR LIBRARY
+ *                                      the same under TLS, with TensorFlow's library: the forwarder
+ *                                      in PSCLUST_FORWARDER, at the port DOOR, has a route for port 1
  *     wire_alone unasked BYTES LABELS  sends values of so many bytes each that nobody asks for
  *
  * Tensors are those of this file, which ends the program where TensorFlow would end its process. */
 #define _GNU_SOURCE
 #include "messages.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -191,12 +195,20 @@ static void expect(const Pair *pair, Label label, int dropped, atomic_int *done)
 
 /* A peer that is no task: it knows the secret, and says what it likes. */
 
+/* Of the forwarder that hands over connections; 0: none, the wire listens itself. */
+static int door;
+
 static int stranger(Ticket ticket) {
     struct sockaddr_in there = {.sin_family = AF_INET,
-                                .sin_port = htons((uint16_t)ticket.port),
+                                .sin_port = htons((uint16_t)(door ? door : ticket.port)),
                                 .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    unsigned char wire[9] = "w";
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     REQUIRE(fd >= 0 && connect(fd, (struct sockaddr *)&there, sizeof there) == 0);
+    for (int i = 1; i < 9; i++)
+        wire[i] = (unsigned char)(ticket.port >> (64 - 8 * i));
+    if (door)
+        REQUIRE(send(fd, wire, sizeof wire, MSG_NOSIGNAL) == sizeof wire);
     return fd;
 }
 
@@ -407,7 +419,7 @@ static void *work(void *number) {
     snprintf(out.own, NAME, "worker:%d", (int)(intptr_t)number / 2); /* two threads each */
     snprintf(back.peer, NAME, "%s", out.own);
     while (now() < end_at) {
-        wire_connect("127.0.0.1", at_work, &out);
+        wire_connect((Address){"127.0.0.1", 1}, at_work, &out);
         make_step(&out, &back, &state);
     }
     return NULL;
@@ -455,6 +467,9 @@ int main(int count, char **arguments) {
     if (count == 4 && strcmp(arguments[1], "frames") == 0)
         send_frames(atoll(arguments[2]), (uint64_t)atoll(arguments[3]));
     else if (count == 3 && strcmp(arguments[1], "threads") == 0)
+        run_threads(atof(arguments[2]));
+    else if (count == 5 && strcmp(arguments[1], "threads") == 0 &&
+             dlopen(arguments[4], RTLD_LAZY) != NULL && (door = atoi(arguments[3])) > 0)
         run_threads(atof(arguments[2]));
     else if (count == 4 && strcmp(arguments[1], "unasked") == 0)
         send_unasked(atoll(arguments[2]), atoll(arguments[3]));

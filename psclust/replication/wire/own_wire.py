@@ -146,10 +146,16 @@ def connect_by(address_of: Callable[[str], str]) -> None:
         if peer not in tickets:
             with tf.device(peer):
                 tickets[peer] = ops.psclust_listen(own=_name(peer))
-        host = address_of(peer).rpartition(":")[0].strip("[]")
+        host, _, port = address_of(peer).rpartition(":")
         with tf.device(task):
             connected.append(
-                ops.psclust_connect(tickets[peer], host=host, own=_name(task), peer=_name(peer))
+                ops.psclust_connect(
+                    tickets[peer],
+                    host=host.strip("[]"),
+                    port=int(port),
+                    own=_name(task),
+                    peer=_name(peer),
+                )
             )
     wire.connect = tf.group(*connected, name="connected")
 
