@@ -29,6 +29,7 @@ _IS_WIRE = b"w"
 _NO_PORT = 0  # of a question for certificates
 _STRANGERS = 64  # that have connected and not yet greeted; then the oldest goes
 _SHORT_OF_FILES_S = 0.1
+_ROUTE_S, _LOOK_S = 2.0, 0.05  # for a route that the owner has sent and that has not been read yet
 
 
 class Forwarder:
@@ -96,10 +97,15 @@ class Forwarder:
         port, number = wires.question(task)
         if port == _NO_PORT:
             return wires.answer(task, "", self._credentials, None)
-        route = self._routes.get(port)
-        if route is None:  # the other one is of this host
-            with wires.connected(number) as sock:
-                return wires.answer(task, "", self._credentials, sock)
+        until = time.monotonic() + _ROUTE_S
+        while (route := self._routes.get(port)) is None:
+            try:  # the other one is of this host
+                with wires.connected(number) as sock:
+                    return wires.answer(task, "", self._credentials, sock)
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_LOOK_S)
         with self._connected(route) as sock:
             sock.sendall(_WIRE.pack(_IS_WIRE, number))
             wires.answer(task, route.host, self._credentials, sock)

@@ -140,11 +140,11 @@ class ForwarderProcess:
         # Whoever started this process reaps all children; Popen must not wait for them.
         process.returncode = 0
         framing.send(ours, self._first)
+        for route, listener in self._routes.values():
+            self._tell(ours, "forward", asdict(route), listener)
         if self._door is not None:
             self._tell(ours, "take_in", None, self._door)
             self._tell(ours, "hand_over", None, self._wires)
-        for route, listener in self._routes.values():
-            self._tell(ours, "forward", asdict(route), listener)
         return ours
 
     def _watch(self) -> None:

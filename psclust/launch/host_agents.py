@@ -14,6 +14,7 @@ from psclust.errors import PsclustError, UsageError
 from psclust.launch.footprints import record_footprints
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
+from psclust.plan.encryption import is_encrypted, open_because
 from psclust.plan.task_environment import library_environment, passed
 from psclust.reach.ways import has_standing_agents, host_maker, may_be_here, tunnels_via
 from psclust.rundir.agents_file import LiveAgents, write_agents
@@ -75,6 +76,8 @@ def start_host_agents(
     from psclust.reach.python.remote_command import candidates
 
     file, hosts = request.file, connections.hosts
+    if file.encrypt is None and (reason := open_because(file, request.layout)):
+        say(f"what tasks send each other is not encrypted: {reason}")
     with HostPythons(connections, candidates(file.python)) as pythons:
         facts = _fit_hosts(pythons, _seen_here(request))
         own = {host: each.address for host, each in facts.items() if each.address is not None}
@@ -103,7 +106,7 @@ def start_host_agents(
             ports=file.ports if is_range(file.ports) else "auto",
             via=tunnels_via(file, hosts),
             standing=has_standing_agents(file.reach_by),
-            encrypt=bool(file.encrypt),
+            encrypt=is_encrypted(file, request.layout),
             dials=file.program is None and not any(job.command for job in file.jobs.values()),
         )
         replies = start_agents(

@@ -14,6 +14,7 @@ from psclust.launch.default_file import default_name, unread_file
 from psclust.launch.program_sources import read_scripts, suited_to_script
 from psclust.plan.build_plan import RemoteHost, Run, build_plan, first_tasks
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
+from psclust.plan.encryption import is_encrypted
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -62,8 +63,10 @@ class UpRequest:
 
     def plan_before_start(self) -> Plan:
         """Without the ports that psclust chooses and what only other hosts know."""
-        ports = self.layout.fixed_ports(self.file.ports)
-        return self.plan(None, ports)
+        layout = self.layout
+        if self.file.hosts and is_encrypted(self.file, layout):
+            layout = layout.reached_at({host.name: "127.0.0.1" for host in self.file.hosts}, {})
+        return self.plan(None, layout.fixed_ports(self.file.ports), layout=layout)
 
 
 def read_request(

@@ -171,10 +171,11 @@ class _Common(KeyModel):
         "where tasks listen and are reached; default: the address that SSH reached, "
         "or another one that every host reaches.",
     )
-    encrypt: bool = Field(
-        default=False,
+    encrypt: bool | None = Field(
+        default=None,
         description="On other hosts: carry what tasks send each other under TLS; every task then "
-        "has the same address of 127.0.0.1 on every host, and no other port.",
+        "has the same address of 127.0.0.1 on every host, and no other port. Default: true, unless "
+        "the file has `addresses`, `admit`, or too few `ports` for that.",
     )
     admit: Admitted = Field(
         default_factory=list,

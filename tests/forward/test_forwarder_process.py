@@ -98,6 +98,20 @@ def _asked(forwarder: ForwarderProcess, question: bytes) -> tuple[list[str], lis
     return message.decode().split("\0"), [socket.socket(fileno=each) for each in descriptors]
 
 
+def _has_route(forwarder: ForwarderProcess, question: bytes) -> bool:
+    (name, *_), (sock,) = _asked(forwarder, question)
+    sock.close()
+    return name != ""
+
+
+def _handed_over(wire: socket.socket) -> socket.socket:
+    while True:
+        connection, _ = wire.accept()
+        with connection:
+            if there := socket.recv_fds(connection, 1, 1)[1]:
+                return socket.socket(fileno=there[0])
+
+
 def test_it_hands_over_connections_to_wires(make: Make) -> None:
     home = make("h1", True)
     home.forward([Route(1, server_name("h1"), f"127.0.0.1:{home.port}", listens=False)])
@@ -105,13 +119,17 @@ def test_it_hands_over_connections_to_wires(make: Make) -> None:
         wire.settimeout(20)
         wire.bind("\0psclust/wire/987654321987654321")
         wire.listen()
-        (name, _, _, authority, _), (here,) = _asked(home, b"1 987654321987654321")
+        # Before the process has read the route, the wire may be one of this host.
+        asked = b"1 987654321987654321"
+        wait_until(lambda: _has_route(home, asked), what="the route")
+        (name, _, _, authority, _), (here,) = _asked(home, asked)
         assert name == server_name("h1")
         assert authority == RUN.certificate.decode()
-        accepted, _ = wire.accept()
-        _, (there,), _, _ = socket.recv_fds(accepted, 1, 1)
-        other = socket.socket(fileno=there)
-        with here, other, accepted:
+        other = _handed_over(wire)
+        while other.getpeername() != here.getsockname():  # of the questions before
+            other.close()
+            other = _handed_over(wire)
+        with here, other:
             here.sendall(b"by itself")
             assert other.recv(64) == b"by itself"
             assert here.family == socket.AF_INET

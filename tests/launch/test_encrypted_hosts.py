@@ -82,7 +82,7 @@ def _goes_on(far: CommandBed, task: str) -> None:
 def test_the_digits_are_learned(
     far: CommandBed, hosts: HostBed, replication: str, update: str
 ) -> None:
-    how = typed(f"--encrypt --ps 2 --workers 4 --replication {replication} {update}")
+    how = typed(f"--ps 2 --workers 4 --replication {replication} {update}")
     said = far.done("up", "-H", hosts.names, *how, DIGITS, "--set", f"data_dir={far.folder}/digits")
     assert is_learned(said), said
     addresses = [task.address or "" for task in far.status().tasks]
@@ -117,7 +117,7 @@ def test_nothing_of_it_can_be_read_on_the_way(far: CommandBed, hosts: HostBed, w
 @isolated
 def test_nobody_else_takes_part(far: CommandBed, hosts: HostBed) -> None:
     far.write("mine.py", ENDLESS)
-    far.done("up", "-d", "--encrypt", "-H", "h1,h2", *typed("--ps 1 --workers 1 mine:program"))
+    far.done("up", "-d", "-H", "h1,h2", *typed("--ps 1 --workers 1 mine:program"))
     wait_until(lambda: "step " in far.log("worker:0"), what="a step")
     for host in hosts.hosts[:2]:
         doors = listening(host)
@@ -137,7 +137,7 @@ def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
     far: CommandBed, hosts: HostBed
 ) -> None:
     far.write("mine.py", ENDLESS)
-    how = typed("up -d --encrypt -H h1,h2 --ps 1 --workers 1 mine:program")
+    how = typed("up -d -H h1,h2 --ps 1 --workers 1 mine:program")
     far.done(*how)
     wait_until(lambda: "step " in far.log("worker:0"), what="a step")
     hosts[1].cut()
@@ -156,7 +156,7 @@ def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
 def test_bare_servers_are_dialled_on_the_machine_that_called_up(
     far: CommandBed, hosts: HostBed
 ) -> None:
-    said = far.done("up", "-d", "--encrypt", "-H", hosts.names, *typed("--ps 2 --workers 2"))
+    said = far.done("up", "-d", "-H", hosts.names, *typed("--ps 2 --workers 2"))
     target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
     assert target.startswith("grpc://127.0.0.1:")
     client = subprocess.run(
@@ -169,7 +169,7 @@ def test_bare_servers_are_dialled_on_the_machine_that_called_up(
 @pytest.mark.long
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed) -> None:
     far.write("train.py", CLASSIC)
-    said = far.done("up", "--encrypt", "-H", "h1,h2,h3", "train.py")
+    said = far.done("up", "-H", "h1,h2,h3", "train.py")
     assert said.count("trained to") == 2, said
 
 
@@ -182,7 +182,7 @@ def test_a_range_of_ports_has_one_for_each_task(far: CommandBed, hosts: HostBed)
 @pytest.mark.long
 def test_a_second_up_adds_a_worker_and_keeps_the_addresses(far: CommandBed, hosts: HostBed) -> None:
     far.write("mine.py", ENDLESS)
-    how = "up -d --encrypt -H h1,h2,h3 --ps 1 --workers {} mine:program"
+    how = "up -d -H h1,h2,h3 --ps 1 --workers {} mine:program"
     far.done(*typed(how.format(1)))
     wait_until(lambda: "step " in far.log("worker:0"), what="a step")
     before = {task.task: (task.address, task.attempt) for task in far.status().tasks}

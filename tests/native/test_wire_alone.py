@@ -115,9 +115,7 @@ def test_tasks_that_do_so_under_tls(
         forwarder.forward([Route(1, server_name("h1"), address, listens=False)])
         for name, value in forwarder.environ.items():
             monkeypatch.setenv(name, value)
-        steps, came, _ = _run(
-            program, "threads", str(seconds), str(forwarder.port), str(library)
-        )
+        steps, came, _ = _run(program, "threads", str(seconds), str(forwarder.port), str(library))
     finally:
         forwarder.close()
     assert steps > 100

@@ -12,7 +12,7 @@ from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
 from psclust.cli.completions import names_and_tasks
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
-from psclust.errors import NoRunError, UsageError
+from psclust.errors import NoRunError, PsclustError, UsageError
 from psclust.launch.fault_target import FaultTarget, find_fault_target
 from psclust.rundir.agents_file import read_agents
 from psclust.rundir.folder import ClusterFolder
@@ -92,8 +92,8 @@ def command(
     while True:
         try:
             _inject(cluster, target, Fault(kind, for_s=for_s, rate=rate), chance)
-        except UsageError as error:
-            if every_s is None:
+        except PsclustError as error:
+            if every_s is None or error.exit_code != UsageError.exit_code:
                 raise
             if not cluster.is_live():
                 output.say(f"{cluster.name} has ended")
