@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-enum { ROOM = 1 << 17 };
+/* RECORD: the most that TLS encrypts as one (RFC 8446, 5.1). */
+enum { ROOM = 1 << 17, RECORD = 1 << 14 };
 
 /* What has been read from one side and not yet written to the other. */
 typedef struct {
@@ -44,62 +45,68 @@ static int moved_by_tls(Carried *carried, ssize_t result) {
     return moved;
 }
 
-/* One round of plain to TLS; returns how many bytes it has moved. */
-static int send_some(Carried *carried) {
+static int is_empty(const Way *way) {
+    return way->from == way->to;
+}
+
+/* From plain to TLS. readable: whether there may be something to read. */
+static void send_some(Carried *carried, int readable) {
     Way *way = &carried->out;
-    int moved = 0;
-    if (way->from == way->to && !way->ended) {
+    if (readable && is_empty(way) && !way->ended) {
         ssize_t got = recv(carried->plain, way->bytes, ROOM, 0);
         way->from = 0;
         way->to = moved_by(carried, got);
         way->ended = got == 0;
     }
-    for (int put = 1; way->from < way->to && put > 0; moved += put, way->from += put)
+    for (int put = 1; !is_empty(way) && put > 0; way->from += put)
         put = moved_by_tls(
             carried, tls_send(carried->tls, way->bytes + way->from, (size_t)(way->to - way->from)));
-    if (way->ended && !way->told && way->from == way->to) {
+    if (way->ended && !way->told && is_empty(way)) {
         tls_end(carried->tls);
         way->told = 1;
     }
-    return moved;
 }
 
-static int receive_some(Carried *carried) {
+static void receive_some(Carried *carried, int readable) {
     Way *way = &carried->in;
-    int moved = 0;
-    if (way->from == way->to && !way->ended) {
+    if (readable && is_empty(way) && !way->ended) {
         way->from = way->to = 0;
-        for (int got = 1; way->to < ROOM && got > 0; way->to += got) {
+        /* After a part of a record there is seldom another: poll tells. */
+        for (int got = RECORD; way->to < ROOM && got >= RECORD; way->to += got) {
             ssize_t result =
                 tls_receive(carried->tls, way->bytes + way->to, (size_t)(ROOM - way->to));
             got = moved_by_tls(carried, result);
             way->ended = result == 0;
         }
     }
-    if (way->from < way->to) {
-        moved = moved_by(carried, send(carried->plain, way->bytes + way->from,
-                                       (size_t)(way->to - way->from), MSG_NOSIGNAL));
-        way->from += moved;
-    }
-    if (way->ended && !way->told && way->from == way->to) {
+    if (!is_empty(way))
+        way->from += moved_by(carried, send(carried->plain, way->bytes + way->from,
+                                            (size_t)(way->to - way->from), MSG_NOSIGNAL));
+    if (way->ended && !way->told && is_empty(way)) {
         shutdown(carried->plain, SHUT_WR);
         way->told = 1;
     }
-    return moved;
 }
 
-static void wait_for_more(Carried *carried) {
-    struct pollfd polled[] = {{.fd = carried->fd, .events = carried->wanted},
-                              {.fd = carried->plain}};
-    if (carried->out.from == carried->out.to && !carried->out.ended)
+/* Sets of which side there may be something to read. */
+static void wait_for_more(Carried *carried, int *plain, int *tls) {
+    struct pollfd polled[] = {{.fd = carried->plain}, {.fd = carried->fd}};
+    int held = is_empty(&carried->in) && tls_holds(carried->tls);
+    if (is_empty(&carried->out) && !carried->out.ended)
+        polled[0].events |= POLLIN;
+    if (!is_empty(&carried->in))
+        polled[0].events |= POLLOUT;
+    if (is_empty(&carried->in) && !carried->in.ended)
         polled[1].events |= POLLIN;
-    if (carried->in.from < carried->in.to)
-        polled[1].events |= POLLOUT;
+    polled[1].events |= carried->wanted;
     for (int i = 0; i < 2; i++)
         if (polled[i].events == 0)
             polled[i].fd = -1; /* else poll tells of a peer that has closed, again and again */
-    if (poll(polled, 2, -1) < 0 && errno != EINTR)
+    if (poll(polled, 2, held ? 0 : -1) < 0 && errno != EINTR)
         carried->failed = 1;
+    *plain = (polled[0].revents & ~POLLOUT) != 0;
+    *tls = held || (polled[1].revents & ~POLLOUT) != 0;
+    carried->wanted = 0;
 }
 
 /* Carries what comes by `plain`, a connected socket, to the peer, and back, until both have ended
@@ -107,18 +114,19 @@ static void wait_for_more(Carried *carried) {
  * cut off. */
 int tls_carry(Tls *tls, int fd, int plain) {
     Carried *carried = calloc(1, sizeof *carried); /* its pages are touched as bytes come */
-    int ended_well;
+    int ended_well, plain_has = 1, tls_has = 1;
     if (carried == NULL)
         return 0;
     carried->tls = tls;
     carried->fd = fd;
     carried->plain = plain;
     carried->failed = fcntl(plain, F_SETFL, fcntl(plain, F_GETFL) | O_NONBLOCK) != 0;
-    while (!carried->failed && !(carried->out.told && carried->in.told)) {
-        carried->wanted = 0;
-        if (send_some(carried) + receive_some(carried) == 0 && !carried->failed &&
-            !(carried->out.told && carried->in.told))
-            wait_for_more(carried);
+    while (!carried->failed) {
+        send_some(carried, plain_has);
+        receive_some(carried, tls_has);
+        if (carried->failed || (carried->out.told && carried->in.told))
+            break;
+        wait_for_more(carried, &plain_has, &tls_has);
     }
     ended_well = !carried->failed;
     free(carried);
