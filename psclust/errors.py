@@ -45,6 +45,13 @@ class StartError(PsclustError):
     exit_code = 3
 
 
+class DamagedFileError(StartError):
+    """A file of a run is cut off, or not what psclust wrote. remedy: a sentence."""
+
+    def __init__(self, path: object, why: object, remedy: str) -> None:
+        super().__init__(f"{path} is damaged: {str(why)[:300]}. {remedy}")
+
+
 class HostError(StartError):
     """One host cannot be reached, or cannot do its part: `h1: ...`."""
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from psclust.spec.typed_json import build, parse_json
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -25,8 +27,19 @@ class Identity:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, str]) -> Identity:
-        return cls(data["key"].encode(), data["certificate"].encode(), data["authority"].encode())
+    def from_json(cls, data: Mapping[str, str]) -> Identity:
+        """Raises ValueError."""
+        text = build(_Text, data)
+        return cls(text.key.encode(), text.certificate.encode(), text.authority.encode())
+
+
+@dataclass(frozen=True)
+class _Text:
+    """An identity as JSON."""
+
+    key: str
+    certificate: str
+    authority: str
 
 
 @dataclass(frozen=True)
@@ -50,10 +63,32 @@ class AgentAccess:
 
     @classmethod
     def from_json(cls, text: str) -> AgentAccess:
-        data: dict[str, Any] = json.loads(text)
-        client = Identity.from_json(data["client"]) if data["client"] else None
-        identity = Identity.from_json(data["identity"])
-        return cls(**{**data, "identity": identity, "client": client})
+        """Raises ValueError."""
+        found = build(_AccessText, parse_json(text))
+        client = Identity.from_json(found.client) if found.client else None
+        identity = Identity.from_json(found.identity)
+        return cls(
+            found.host,
+            found.target,
+            identity,
+            found.lease_s,
+            found.via,
+            found.network,
+            client,
+        )
+
+
+@dataclass(frozen=True)
+class _AccessText:
+    """An access as JSON."""
+
+    host: str
+    target: str
+    identity: Mapping[str, str]
+    lease_s: float
+    via: Mapping[str, Any] | None = None
+    network: str = ""
+    client: Mapping[str, str] | None = None
 
 
 def server_name(host: str) -> str:

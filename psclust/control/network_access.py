@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,12 +16,19 @@ from psclust.agent.addresses import every_own_address
 from psclust.errors import NoRunError
 from psclust.rundir.atomic_file import replacing
 from psclust.rundir.batch_job import BatchJob
+from psclust.spec.typed_json import build, parse_json
 from psclust.transport.ports import add_secure_port
 
 if TYPE_CHECKING:
     from psclust.rundir.folder import RunFolder
 
 _HOST = "supervisor"  # in its certificate
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    addresses: tuple[str, ...]
+    identity: Mapping[str, str]
 
 
 def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -> None:
@@ -51,16 +60,16 @@ def lives_elsewhere(folder: RunFolder) -> bool:
 def channel_from_elsewhere(folder: RunFolder, options: list[tuple[str, Any]]) -> grpc.Channel:
     """Raises NoRunError where the supervisor does not serve yet, or any more."""
     try:
-        data = json.loads(folder.access.read_text(encoding="utf-8"))
+        access = build(_Access, parse_json(folder.access.read_text(encoding="utf-8")))
+        identity = Identity.from_json(access.identity)
     except (OSError, ValueError):
         name = folder.path.parent.name
         raise NoRunError(
             f"the supervisor of {name} is not there yet, or not any more; see `psclust ps {name}`."
         ) from None
-    identity = Identity.from_json(data["identity"])
     credentials = grpc.ssl_channel_credentials(
         identity.authority, identity.key, identity.certificate
     )
     # Of the addresses, gRPC takes the first that accepts the certificate.
     options = [*options, ("grpc.ssl_target_name_override", server_name(_HOST))]
-    return grpc.secure_channel(f"ipv4:{','.join(data['addresses'])}", credentials, options=options)
+    return grpc.secure_channel(f"ipv4:{','.join(access.addresses)}", credentials, options=options)

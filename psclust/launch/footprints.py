@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from psclust.errors import PsclustError, StartError
+from psclust.errors import DamagedFileError, PsclustError, StartError
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Host
+from psclust.spec.typed_json import converter, parse_json
 
 if TYPE_CHECKING:
     from psclust.reach.python.host_facts import HostFacts
@@ -23,6 +24,15 @@ _T = TypeVar("_T")
 
 # reach_by, host, python, cache (of shipped files) and folder (of the run).
 Footprint = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    reach_by: str
+    host: Host
+    python: str
+    cache: str
+    folder: str
 
 
 def record_footprints(
@@ -47,11 +57,25 @@ def record_footprints(
 
 
 def recorded_footprints(cluster: ClusterFolder) -> dict[str, Mapping[str, Footprint]]:
-    """run -> host -> its footprint there."""
+    """run -> host -> its footprint there. Raises DamagedFileError: without the record, what runs
+    have left would stay for ever."""
+    from psclust.reach.ways import check_way
+
     try:
-        return dict(json.loads(cluster.hosts.read_text(encoding="utf-8")))
+        found = parse_json(cluster.hosts.read_text(encoding="utf-8"))
+        runs = converter(Mapping[str, Mapping[str, _Recorded]])(found)
+        for each in (footprint for run in runs.values() for footprint in run.values()):
+            check_way(each.reach_by)
+        return dict(found)
     except FileNotFoundError:
         return {}
+    except (OSError, ValueError) as error:
+        raise DamagedFileError(
+            cluster.hosts,
+            error,
+            "It records what runs have left on other hosts: remove it once nothing of them is "
+            "left there.",
+        ) from None
 
 
 def write_footprints(cluster: ClusterFolder, runs: Mapping[str, Mapping[str, Footprint]]) -> None:

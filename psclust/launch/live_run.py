@@ -14,12 +14,11 @@ from psclust.launch.start_run import claim_name, plan_run
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.diff import Changes, compare
-from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status
-from psclust.supervise.replan import read_plan_inputs
+from psclust.supervise.replan import read_plan, read_plan_inputs
 
 _HOSTS_UP_S = 600.0  # for hosts to be ready
 _LIVE_RUN_S = 60.0  # for a run that is just ending, or just beginning
@@ -55,7 +54,7 @@ def _change(request: UpRequest) -> Changes | None:
         return None
     refuse_another_origin(request, folder)
     _refuse_another_version(read_status(folder))
-    old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    old = read_plan(folder)
     inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
     if inputs:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.preload_limits import Preload
+from psclust.spec.typed_json import build, parse_json
 
 # server: stopped when the programs have ended; side: an observer (evaluator, TensorBoard), which
 # never ends the run.
@@ -109,27 +110,5 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        data: dict[str, Any] = json.loads(text)
-        return cls(
-            name=data["name"],
-            cluster=ClusterSpec(
-                {job: tuple(addresses) for job, addresses in data["cluster"]["jobs"].items()}
-            ),
-            tasks=tuple(_task_from(entry) for entry in data["tasks"]),
-            deadlines=Deadlines(**data["deadlines"]),
-            notes=tuple(data["notes"]),
-            lost=tuple(data["lost"]),
-        )
-
-
-def _task_from(data: dict[str, Any]) -> TaskPlan:
-    tuples = {name: tuple(data[name]) for name in ("argv", "ok_exit_codes")}
-    return TaskPlan(
-        **{
-            **data,
-            **tuples,
-            "task": Task(**data["task"]),
-            "needs": tuple(Task(**need) for need in data["needs"]),
-            "restart": RestartPolicy(**data["restart"]),
-        }
-    )
+        """Raises ValueError for anything but a plan."""
+        return build(cls, parse_json(text))

@@ -56,6 +56,12 @@ def batch_system() -> BatchSystem:
     return next(system for word in WAYS if (system := batch_of(word)) is not None)
 
 
+def check_way(name: str) -> None:
+    """Raises ValueError if there is no such way."""
+    if name not in WAYS:
+        raise ValueError(f"reach_by: {name!r} is none of {', '.join(WAYS)}")
+
+
 def batch_of(reach_by: str) -> BatchSystem | None:
     """See `Way.batch_system`."""
     return WAYS[reach_by]().batch_system()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from psclust.errors import StartError
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
+from psclust.spec.typed_json import build, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,8 @@ class LiveAgents:
 def read_agents(folder: RunFolder) -> LiveAgents | None:
     """None where no agent can have tasks."""
     try:
-        found = json.loads(folder.agents.read_text(encoding="utf-8"))
-        return LiveAgents(**{**found, "hosts": tuple(found["hosts"])})
-    except (OSError, ValueError, KeyError, TypeError):
+        return build(LiveAgents, parse_json(folder.agents.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
         return None
 
 

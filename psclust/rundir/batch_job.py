@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from psclust.rundir.atomic_file import write_atomically
+from psclust.spec.typed_json import build, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,6 @@ class BatchJob:
     def read(cls, path: Path) -> BatchJob | None:
         """None if the run is in no batch job."""
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            return cls(data["id"], data["host"])
-        except (OSError, ValueError, KeyError):
+            return build(cls, parse_json(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
             return None

@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from psclust.rundir.whole_lines import WholeLines
+from psclust.rundir.event_types import check_event
+from psclust.rundir.whole_lines import WholeLines, read_lines
+from psclust.spec.typed_json import parse_json
 
 FORMAT = 1
 _TASK = ("task", "host", "attempt")
@@ -73,6 +75,10 @@ class EventsFile:
 
 
 def read_events(path: Path) -> Iterator[Record]:
-    """The events so far, in order; none if there is no file. Ignores an unfinished last line."""
-    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
-        yield from (json.loads(line) for line in file if line.endswith("\n"))
+    """The events so far, in order; none if there is no file. Ignores an unfinished last line, and
+    lines that are no events."""
+    for line in read_lines(path):
+        with suppress(ValueError):
+            event = parse_json(line)
+            check_event(event, KINDS)
+            yield event

@@ -6,7 +6,6 @@ until its end is recorded."""
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from psclust.rundir.batch_job import BatchJob
 from psclust.spec.cluster import Task
+from psclust.spec.typed_json import parse_json
 
 KEPT_RUNS = 10  # of each cluster
 ENDING_BYTES = 32768  # reserved on disk to record the end of a run even if the disk is full
@@ -245,9 +245,10 @@ def log_name(task: Task, attempt: int) -> str:
 
 def _records_end(path: Path) -> bool:
     try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["phase"] == "ended")
-    except (OSError, ValueError, KeyError):
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return False
+    return isinstance(found, dict) and found.get("phase") == "ended"
 
 
 def _is_free(descriptor: int) -> bool:

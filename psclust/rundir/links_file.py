@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from psclust.rundir.atomic_file import write_atomically
+from psclust.spec.typed_json import converter, parse_json
 
 MOST_LINKS = 1000  # the latest
 OLD_S = 30 * 86400.0  # after which a measured speed counts no more
@@ -30,9 +31,9 @@ def read_links(root: Path) -> list[Link]:
     """root: the folder of all runs. Empty if there is no file, or one that psclust did not
     write."""
     try:
-        entries = json.loads((root / _NAME).read_text(encoding="utf-8"))
-        return [_link(**entry) for entry in entries]
-    except (OSError, ValueError, TypeError):
+        text = (root / _NAME).read_text(encoding="utf-8")
+        return list(converter(tuple[Link, ...])(parse_json(text)))
+    except (OSError, ValueError):
         return []
 
 
@@ -49,8 +50,3 @@ def slowest_link(links: Iterable[Link], hosts: Collection[str], now: float) -> L
     """Of those between two of `hosts` that were measured less than OLD_S before `now`."""
     known = [link for link in links if set(link.hosts) <= set(hosts) and now - link.when < OLD_S]
     return min(known, key=lambda link: link.gbit, default=None)
-
-
-def _link(hosts: list[str], gbit: float, round_trip_s: float, when: float) -> Link:
-    one, other = map(str, hosts)
-    return Link((one, other), float(gbit), float(round_trip_s), float(when))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
+from psclust.spec.typed_json import build, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,6 @@ class Origin:
     def read(cls, run: RunFolder) -> Origin | None:
         """None if the run has no such record, as one of an older psclust."""
         try:
-            data = json.loads(Path(run.origin).read_text(encoding="utf-8"))
-            return cls(data["file"], data["folder"])
-        except (OSError, ValueError, KeyError):
+            return build(cls, parse_json(Path(run.origin).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
             return None

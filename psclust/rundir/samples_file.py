@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from psclust.rundir.atomic_file import write_atomically
-from psclust.rundir.whole_lines import WholeLines
+from psclust.rundir.whole_lines import WholeLines, read_lines
+from psclust.spec.typed_json import Measured, build, parse_json
 
 FORMAT = 1
 MOST_SAMPLES = 480
@@ -34,9 +35,9 @@ class TaskSample:
     received: int | None = None
     sent: int | None = None
     step: int | None = None
-    loss: float | None = None
-    examples_per_s: float | None = None
-    staleness: float | None = None
+    loss: Measured | None = None
+    examples_per_s: Measured | None = None
+    staleness: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +90,8 @@ class SamplesFile:
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
-    """The samples so far, in order; none if there is no file. Ignores an unfinished last line, and
-    fields that it does not know."""
-    known = {field.name for field in fields(TaskSample)}
-    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
-        for line in file:
-            data = json.loads(line) if line.endswith("\n") else {}
-            if "tasks" in data:
-                tasks = {
-                    task: TaskSample(
-                        **{name: value for name, value in each.items() if name in known}
-                    )
-                    for task, each in data["tasks"].items()
-                }
-                yield Sample(data["time"], data["run_s"], tasks)
+    """The samples so far, in order; none if there is no file. Ignores an unfinished last line,
+    lines that are no samples, and fields that it does not know."""
+    for line in read_lines(path):
+        with suppress(ValueError):
+            yield build(Sample, parse_json(line))

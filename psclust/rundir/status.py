@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from psclust.spec.typed_json import build, parse_json
 
 QUEUED = "queued"  # the phase of a run whose batch job has not started
 # Of a run that was asked to save its work and to end; sysexits.h: a temporary failure.
@@ -87,21 +88,13 @@ class RunStatus:
 
     @classmethod
     def from_json(cls, text: str) -> RunStatus:
-        """Reads records of other versions too, without the fields this one does not know."""
-        data: dict[str, Any] = json.loads(text)
-        tuples = {name: tuple(data[name]) for name in ("cause_tail", "collateral", "notes")}
-        tasks = tuple(TaskStatus(**_known(TaskStatus, task)) for task in data["tasks"])
-        return cls(**_known(cls, {**data, **tuples, "tasks": tasks}))
+        """Reads records of other versions too, without the fields this one does not know. Raises
+        ValueError for anything but the record of a run."""
+        return build(cls, parse_json(text))
 
 
 def _values(record: RunStatus | TaskStatus) -> dict[str, Any]:
     return {name: getattr(record, name) for name in _NAMES[type(record)]}
-
-
-def _known(record: type[RunStatus] | type[TaskStatus], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the fields this version does not know."""
-    names = _NAMES[record]
-    return {name: value for name, value in data.items() if name in names}
 
 
 _NAMES = {

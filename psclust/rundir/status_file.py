@@ -112,7 +112,7 @@ def not_started(folder: RunFolder) -> str:
 def _read(path: Path) -> RunStatus | None:
     try:
         return RunStatus.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
 
 

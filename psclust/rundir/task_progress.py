@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from psclust.placement.table import Held
+from psclust.spec.typed_json import Measured, build, parse_json
+
 STACKS_SUFFIX = ".stacks"
 # Programs and batch systems use SIGUSR1 and SIGUSR2, psclust itself the first; real-time signals
 # near the last one are free.
@@ -24,6 +27,15 @@ TRAINED = ("save", "evaluate", "predict", "export", "done")
 
 
 @dataclass(frozen=True, slots=True)
+class Model:
+    """Of a program's variables, as `Progress.model` has it."""
+
+    folder: str | None
+    tensorflow: str
+    ps: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended
     and, within them, in "saving" checkpoints, "waiting" for other tasks between steps, and
@@ -32,10 +44,10 @@ class Progress:
     (`psclust.placement.table.Held`). None: unknown."""
 
     step: int | None = None
-    loss: float | None = None
-    examples_per_s: float | None = None
+    loss: Measured | None = None
+    examples_per_s: Measured | None = None
     phase: str | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, Measured] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     model: Mapping[str, Any] | None = None
 
@@ -45,13 +57,10 @@ class Progress:
     @classmethod
     def from_json(cls, text: str) -> Progress:
         """Ignores unknown keys. Raises ValueError for anything but a progress record."""
-        data = json.loads(text)
-        if not isinstance(data, dict) or not isinstance(data.get("phase"), str | None):
-            raise ValueError("not a progress record")  # noqa: TRY004 - as for any bad record
-        known = {
-            name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase", "model")
-        }
-        return cls(**known, metrics=data.get("metrics") or {}, seconds=data.get("seconds") or {})
+        found = build(cls, parse_json(text))
+        if found.model is not None:
+            build(Model, found.model)
+        return found
 
 
 def stack_file(progress_file: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,12 @@ class WholeLines:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The whole lines so far, without an unfinished last one; none if there is no file."""
+    with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
+        yield from (line for line in file if line.endswith("\n"))
 
 
 def _open(path: Path) -> int:

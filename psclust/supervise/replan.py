@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from psclust.errors import NoRoomError, StartError
+from psclust.errors import DamagedFileError, NoRoomError, StartError
 from psclust.plan.build_plan import RemoteHost, Run, build_plan, reached
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.port_request import PortRequest
@@ -51,11 +53,16 @@ class PlanInputs:
         )
 
     def to_json(self) -> str:
-        return TypeAdapter(PlanInputs).dump_json(self).decode()
+        return _adapter().dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> PlanInputs:
-        return TypeAdapter(PlanInputs).validate_json(text)
+        return _adapter().validate_json(text)
+
+
+@cache
+def _adapter() -> TypeAdapter[PlanInputs]:
+    return TypeAdapter(PlanInputs)
 
 
 Reserve = Callable[[Sequence[PortRequest]], dict[Task, int]]
@@ -67,11 +74,30 @@ def write_plan_inputs(folder: RunFolder, inputs: PlanInputs) -> None:
 
 
 def read_plan_inputs(folder: RunFolder) -> PlanInputs | None:
-    """None for a run on this machine alone."""
+    """None for a run on this machine alone. Raises DamagedFileError."""
     try:
         return PlanInputs.from_json(folder.plan_inputs.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _damaged(folder, folder.plan_inputs, f"{where}: {first['msg']}") from None
+    except (OSError, ValueError) as error:
+        raise _damaged(folder, folder.plan_inputs, error) from None
+
+
+def read_plan(folder: RunFolder) -> Plan:
+    """The plan that a run carries out. Raises DamagedFileError."""
+    try:
+        return Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(folder, folder.plan, error) from None
+
+
+def _damaged(folder: RunFolder, path: Path, why: object) -> DamagedFileError:
+    name = folder.path.parent.name
+    return DamagedFileError(path, why, f"End the run (psclust down {name}), and start it again.")
 
 
 def plan_without(

@@ -34,7 +34,7 @@ from psclust.reach.ways import host_maker
 from psclust.rundir.folder import state_root
 from psclust.rundir.links_file import read_links
 from psclust.spec.plurals import counted
-from psclust.supervise.replan import read_plan_inputs
+from psclust.supervise.replan import read_plan, read_plan_inputs
 
 _HOW = {
     "library": "forked, library loaded",
@@ -175,7 +175,7 @@ def _running_plan(request: UpRequest) -> Plan | None:
     if folder is None or not folder.plan.exists():
         return None
     refuse_another_origin(request, folder)
-    return Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    return read_plan(folder)
 
 
 def _plan(request: UpRequest, running: Plan | None) -> Plan:

@@ -1,0 +1,180 @@
+"""Records as JSON, from files and requests that may be cut off, damaged, or of another program:
+each value has the type that its record declares, or the text is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+_T = TypeVar("_T")
+_LARGEST = 1 << 63  # larger numbers fit into no time and no counter
+
+# What a model computes: infinite, or not a number, if the model does.
+Measured = Annotated[float, "measured"]
+Converter = Callable[[object], Any]
+
+
+def parse_json(text: str) -> Any:
+    """Raises ValueError for every text that is not JSON."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def build(record: type[_T], data: object) -> _T:
+    """The dataclass `record` from a JSON object. Ignores keys that it does not know, as of another
+    version. Raises ValueError, with where in the data."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{_brief(data)} is not a JSON object")  # noqa: TRY004 - bad data
+    values = {}
+    for name, (convert, required) in _members(cast(Any, record)).items():
+        if name in data:
+            try:
+                values[name] = convert(data[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        elif required:
+            raise ValueError(f"{name} is missing")
+    return record(**values)
+
+
+@cache
+def converter(hint: Any) -> Converter:
+    """Turns JSON data into a value of the type `hint`, or raises ValueError."""
+    if hint is Any:
+        return lambda data: data
+    if is_dataclass(hint):
+        record = cast(type[object], hint)
+        return lambda data: build(record, data)
+    if hint == Measured:
+        return _measured
+    if hint is float:
+        return _number
+    if hint in (str, bool, int, NoneType):
+        return _plain(hint)
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return _choice(inner)
+    if kind in (Union, UnionType):
+        return _first(tuple(map(converter, inner)))
+    if kind is tuple and inner[1:] == (...,):
+        return _list(converter(inner[0]))
+    if kind is tuple:
+        return _fixed(tuple(map(converter, inner)))
+    if kind is Mapping:
+        return _mapping(converter(inner[1]))
+    raise TypeError(f"no JSON for {hint}")
+
+
+@cache
+def _members(record: type[object]) -> dict[str, tuple[Converter, bool]]:
+    """name -> (its converter, whether it has no default)."""
+    hints = get_type_hints(record, include_extras=True)
+    return {
+        each.name: (
+            converter(hints[each.name]),
+            each.default is MISSING and each.default_factory is MISSING,
+        )
+        for each in fields(cast(Any, record))
+    }
+
+
+def _plain(kind: type[object]) -> Converter:
+    def convert(data: object) -> object:
+        if type(data) is not kind or (isinstance(data, int) and abs(data) > _LARGEST):
+            raise _wrong(data)
+        return data
+
+    return convert
+
+
+def _measured(data: object) -> float:
+    if type(data) not in (int, float) or (isinstance(data, int) and abs(data) > _LARGEST):
+        raise _wrong(data)
+    return cast(float, data)
+
+
+def _number(data: object) -> float:
+    number = _measured(data)
+    if math.isnan(number) or abs(number) > _LARGEST:
+        raise _wrong(data)
+    return number
+
+
+def _choice(choices: tuple[object, ...]) -> Converter:
+    def convert(data: object) -> object:
+        if not any(type(data) is type(each) and data == each for each in choices):
+            raise _wrong(data)
+        return data
+
+    return convert
+
+
+def _first(options: tuple[Converter, ...]) -> Converter:
+    def convert(data: object) -> object:
+        for option in options[:-1]:
+            try:
+                return option(data)
+            except ValueError:
+                continue
+        return options[-1](data)
+
+    return convert
+
+
+def _list(item: Converter) -> Converter:
+    return lambda data: tuple(map(item, _array(data)))
+
+
+def _fixed(items: tuple[Converter, ...]) -> Converter:
+    def convert(data: object) -> tuple[object, ...]:
+        found = tuple(_array(data))
+        if len(found) != len(items):
+            raise _wrong(data)
+        return tuple(item(each) for item, each in zip(items, found, strict=True))
+
+    return convert
+
+
+def _mapping(value: Converter) -> Converter:
+    def convert(data: object) -> dict[str, object]:
+        if not isinstance(data, Mapping):
+            raise _wrong(data)
+        return {str(name): value(each) for name, each in data.items()}
+
+    return convert
+
+
+def _array(data: object) -> Iterable[object]:
+    if not isinstance(data, list | tuple):
+        raise _wrong(data)
+    return data
+
+
+def _wrong(data: object) -> ValueError:
+    return ValueError(f"{_brief(data)} is not allowed here")
+
+
+def _brief(data: object) -> str:
+    if isinstance(data, Mapping):
+        return "an object"
+    if isinstance(data, list | tuple):
+        return "a list"
+    text = repr(data)
+    return text if len(text) <= 40 else f"{text[:37]}..."
