@@ -76,7 +76,7 @@ GENERIC = (
 )
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 # `pip install tensorflow` brings these: all that a host has for an agent and the tasks there.
-ON_HOSTS = {"tensorflow", "numpy", "grpc"}
+ON_HOSTS = {"tensorflow", "numpy", "grpc", "google"}  # google: protobuf
 
 
 def below(floors: tuple[tuple[str, ...], ...], part: str) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from psclust.spec.cluster import Host
 from psclust.spec.typed_json import build, parse_json
 
 
@@ -65,6 +66,8 @@ class AgentAccess:
     def from_json(cls, text: str) -> AgentAccess:
         """Raises ValueError."""
         found = build(_AccessText, parse_json(text))
+        if found.via is not None:
+            build(_Via, found.via)
         client = Identity.from_json(found.client) if found.client else None
         identity = Identity.from_json(found.identity)
         return cls(
@@ -76,6 +79,13 @@ class AgentAccess:
             found.network,
             client,
         )
+
+
+@dataclass(frozen=True)
+class _Via:
+    reach_by: str
+    host: Host
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

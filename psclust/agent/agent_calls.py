@@ -3,12 +3,16 @@ only place that lists them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from psclust.agent import agent_pb2 as pb
+from psclust.agent.refusal import refuse
+from psclust.errors import UsageError
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["Agent"]
 
@@ -39,10 +43,24 @@ def serve_agent(service: object, server: grpc.Server) -> None:
         )
         if answer is not None:
             handlers[method.name] = handler(
-                answer,
-                getattr(pb, method.input_type.name).FromString,
+                _if_readable(answer, getattr(pb, method.input_type.name)),
+                None,
                 getattr(pb, method.output_type.name).SerializeToString,
             )
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),)
     )
+
+
+def _if_readable(answer: Callable[[Any, grpc.ServicerContext], Any], message: Any) -> Any:
+    """`answer`, for the bytes of a request. Those that are no `message` are refused: gRPC would log
+    a traceback, and answer with an internal error."""
+
+    def call(data: bytes, context: grpc.ServicerContext) -> Any:
+        try:
+            request = message.FromString(data)
+        except DecodeError as error:
+            refuse(context, UsageError(f"not a {message.DESCRIPTOR.name}: {error}."))
+        return answer(request, context)
+
+    return call

@@ -17,10 +17,21 @@ from psclust.agent.agent import Agent, StoppingError
 from psclust.agent.records import facts_message, plan_of
 from psclust.agent.refusal import refuse
 from psclust.agent.update_stream import stream_updates
-from psclust.errors import PsclustError
+from psclust.errors import PsclustError, UsageError
 from psclust.forward.forwarder_process import ForwarderProcess
 from psclust.forward.route import Route
 from psclust.plan.port_request import PortRequest
+from psclust.plan.request_checks import (
+    check_addresses,
+    check_attempt,
+    check_host,
+    check_moment,
+    check_port_requests,
+    check_ports,
+    check_task,
+    check_task_name,
+    check_task_plan,
+)
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
 from psclust.transport.faults import Fault, make_fault
@@ -43,43 +54,55 @@ class AgentService:
         self._agent = agent
         self._forwarder = forwarder
         self._listeners: list[socket.socket] = []
+        self._listen_until = threading.Timer(0.0, self._stop_listening)
         self._gpus = GpuReader()
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
         self._stop_listening()  # on ports that tasks may need
         wanted = [
-            PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports
+            PortRequest(Task(port.task.job, port.task.index), port.address, port.wanted)
+            for port in request.ports
         ]
+        with _refusing(context):
+            check_port_requests(wanted)
         if self._forwarder is not None:
             self._forwarder.forget([int(each.wanted) for each in wanted if is_fixed(each.wanted)])
-        try:
+        with _refusing(context):
             ports = self._agent.call(lambda transport: transport.reserve(wanted))
-        except PsclustError as error:
-            refuse(context, error)
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
 
     def Forward(self, request: pb.ForwardRequest, context: grpc.ServicerContext) -> pb.ForwardReply:
-        assert self._forwarder is not None
+        with _refusing(context):
+            if self._forwarder is None:
+                raise UsageError("This run is not encrypted, so its hosts forward no ports.")
+            for each in request.routes:
+                check_ports(str(each.port))
         routes = [
             Route(each.port, each.host, each.address, each.listens) for each in request.routes
         ]
         return pb.ForwardReply(taken=self._forwarder.forward(routes))
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Empty:
+        with _refusing(context):
+            plan = plan_of(request.plan)
+            check_task_plan(plan)
+            check_attempt(request.attempt)
         with _retried_when_stopping(context):
-            self._agent.start(plan_of(request.plan), request.attempt)
+            self._agent.start(plan, request.attempt)
         return pb.Empty()
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Empty:
+        with _refusing(context):
+            task = _task(request.task)
         with _retried_when_stopping(context):
-            self._agent.signal(
-                _task(request.task), "KILL" if request.kill else "USR1" if request.usr1 else "TERM"
-            )
+            self._agent.signal(task, "KILL" if request.kill else "USR1" if request.usr1 else "TERM")
         return pb.Empty()
 
     def RenewLease(
         self, request: pb.RenewLeaseRequest, context: grpc.ServicerContext
     ) -> pb.RenewLeaseReply:
+        with _refusing(context):
+            check_moment(request.until)
         try:
             return pb.RenewLeaseReply(clock=self._agent.renew(request.until))
         except StoppingError as error:
@@ -87,6 +110,8 @@ class AgentService:
             refuse(context, error)
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
+        with _refusing(context):
+            check_addresses(request.addresses)
         with ThreadPoolExecutor(max_workers=32) as pool:
             accepted = list(pool.map(accepts, request.addresses))
         return pb.Addresses(
@@ -96,6 +121,10 @@ class AgentService:
         )
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
+        with _refusing(context):
+            for each in request.processes:
+                check_task_name(each.task)
+            check_addresses(request.addresses)
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
         facts = inspect_host(
             processes, list(request.addresses), self._agent.folder, self._gpus.processes()
@@ -104,22 +133,22 @@ class AgentService:
 
     def Inject(self, request: pb.Fault, context: grpc.ServicerContext) -> pb.Empty:
         pid = request.pid if request.HasField("pid") else None
-        try:
+        with _refusing(context):
             make_fault(Fault(request.kind, pid, request.for_s, request.rate))
-        except PsclustError as error:
-            refuse(context, error)
         return pb.Empty()
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
-        for address in request.addresses or every_own_address():
-            try:
+        self._listen_until.cancel()
+        self._listen_until = threading.Timer(_LISTEN_S, self._stop_listening)
+        self._listen_until.start()
+        with _refusing(context):
+            check_ports(request.ports)
+            for address in request.addresses or every_own_address():
+                check_host(address)
                 listener = listen_in(address, request.ports)
-            except PsclustError as error:
-                refuse(context, error)
-            self._listeners.append(listener)
-            found.append(f"{address}:{listener.getsockname()[1]}")
-        threading.Timer(_LISTEN_S, self._stop_listening).start()
+                self._listeners.append(listener)
+                found.append(f"{address}:{listener.getsockname()[1]}")
         return pb.Addresses(addresses=found)
 
     def Stop(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Empty:
@@ -142,6 +171,15 @@ class AgentService:
 
 
 @contextmanager
+def _refusing(context: grpc.ServicerContext) -> Iterator[None]:
+    """End the RPC with a PsclustError of the block."""
+    try:
+        yield
+    except PsclustError as error:
+        refuse(context, error)
+
+
+@contextmanager
 def _retried_when_stopping(context: grpc.ServicerContext) -> Iterator[None]:
     """Answer UNAVAILABLE while the agent is stopping: the client tries again until it knows that
     the host is lost."""
@@ -152,4 +190,7 @@ def _retried_when_stopping(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def _task(message: pb.TaskId) -> Task:
-    return Task(message.job, message.index)
+    """Raises UsageError."""
+    task = Task(message.job, message.index)
+    check_task(task)
+    return task

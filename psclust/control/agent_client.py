@@ -205,8 +205,9 @@ class AgentClient:
         except grpc.RpcError as error:
             if error.code() in _RETRIED:
                 return False
-            LOG.warning("%s refused a request: %s", self.access.host, error.details())
-            request.refused(str(error.details()))
+            reason = str(refusal(error) or error.details())
+            LOG.warning("%s refused a request: %s", self.access.host, reason)
+            request.refused(reason)
         return True
 
     def _watch(self) -> None:

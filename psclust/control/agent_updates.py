@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from psclust.agent import agent_pb2 as pb
+from psclust.errors import UsageError
+from psclust.plan.request_checks import check_task
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_times import ENTRY, times_path
@@ -74,6 +76,12 @@ class AgentUpdates:
         return pb.WatchRequest(after=self._after, offsets=self._offsets)
 
     def apply(self, update: pb.Update) -> None:
+        try:
+            self._apply(update)
+        except UsageError as error:  # it names a file outside the run's folder
+            LOG.warning("%s: sent an update of no task: %s", self._host, error)
+
+    def _apply(self, update: pb.Update) -> None:
         match update.WhichOneof("update"):
             case "event" if update.event.number > self._after:
                 self._after = update.event.number
@@ -172,4 +180,7 @@ class AgentUpdates:
 
 
 def _task(message: pb.TaskId) -> Task:
-    return Task(message.job, message.index)
+    """Raises UsageError."""
+    task = Task(message.job, message.index)
+    check_task(task)
+    return task

@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator, Mapping
 import grpc
 
 _SERVICE = "psclust.Supervisor"
-Call = Callable[[str, grpc.ServicerContext], str]
-Stream = Callable[[str, grpc.ServicerContext], Iterator[str]]
+Call = Callable[[bytes, grpc.ServicerContext], str]
+Stream = Callable[[bytes, grpc.ServicerContext], Iterator[str]]
 
 
 def answer_calls(
     server: grpc.Server, calls: Mapping[str, Call], streams: Mapping[str, Stream]
 ) -> None:
-    """Have a server that has not started answer these calls, by name."""
+    """Have a server that has not started answer these calls, by name. They get the bytes of a
+    request, which may be of anything."""
     handlers = {
-        name: grpc.unary_unary_rpc_method_handler(call, bytes.decode, str.encode)
+        name: grpc.unary_unary_rpc_method_handler(call, None, str.encode)
         for name, call in calls.items()
     } | {
-        name: grpc.unary_stream_rpc_method_handler(stream, bytes.decode, str.encode)
+        name: grpc.unary_stream_rpc_method_handler(stream, None, str.encode)
         for name, stream in streams.items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))

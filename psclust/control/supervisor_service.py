@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -14,14 +16,33 @@ from psclust.control.json_calls import Call, answer_calls
 from psclust.control.remote_transport import RemoteTransport, on_all
 from psclust.errors import PsclustError, RunEndedError, UsageError
 from psclust.plan.port_request import PortRequest
+from psclust.plan.request_checks import (
+    check_address,
+    check_addresses,
+    check_plan,
+    check_port_requests,
+)
 from psclust.plan.task_plan import Plan
+from psclust.reach.ways import check_way
 from psclust.spec.cluster import Task
+from psclust.spec.typed_json import converter, parse_json
 from psclust.supervise import events
 from psclust.supervise.supervisor import Supervisor
 from psclust.transport.faults import Fault, make_fault
 
 _WATCH_S = 1.0  # between checks whether a stream's client is still there
 _DONE = "null"
+_Wanted = tuple[tuple[str, int], str, str, str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """See `SupervisorClient.stop`."""
+
+    reason: str
+    exit_code: int
+    now: bool
+    save: bool
 
 
 class SupervisorService:
@@ -38,23 +59,23 @@ class SupervisorService:
 
     def add_to(self, server: grpc.Server) -> None:
         """Answer from when the server starts."""
-        calls = {
-            "detach": self._detach,
-            "add_agents": self._add_agents,
-            "listen": self._listen,
-            "probe": self._probe,
-            "reserve": self._reserve,
-            "apply": self._apply,
-            "explain": self._explain,
-            "readings": self._readings,
-            "restart": self._restart,
-            "inject": self._inject,
-            "stop": self._stop,
+        calls: dict[str, tuple[Any, Callable[[Any], str]]] = {
+            "detach": (Any, self._detach),
+            "add_agents": (tuple[str, ...], self._add_agents),
+            "listen": (tuple[str, tuple[str, ...], str], self._listen),
+            "probe": (tuple[str, ...], self._probe),
+            "reserve": (tuple[_Wanted, ...], self._reserve),
+            "apply": (Plan, self._apply),
+            "explain": (Any, self._explain),
+            "readings": (Any, self._readings),
+            "restart": (tuple[str, int], self._restart),
+            "inject": (tuple[str, Fault, str], self._inject),
+            "stop": (StopRequest, self._stop),
         }
-        answers = {name: _refusing(answer) for name, answer in calls.items()}
+        answers = {name: _answering(name, *call) for name, call in calls.items()}
         answer_calls(server, answers, {"watch": self._watch})
 
-    def _watch(self, request: str, context: grpc.ServicerContext) -> Iterator[str]:
+    def _watch(self, request: bytes, context: grpc.ServicerContext) -> Iterator[str]:
         version = -1
         while context.is_active():
             newer, status = self._supervisor.wait_for_change(version, _WATCH_S)
@@ -64,48 +85,66 @@ class SupervisorService:
                 if status.ended:
                     return
 
-    def _detach(self, request: str) -> str:
+    def _detach(self, request: object) -> str:
         self._detached.set()
         self._supervisor.soon(self._extend_leases)
         return _DONE
 
-    def _add_agents(self, request: str) -> str:
-        agents = [AgentAccess.from_json(text) for text in json.loads(request)]
+    def _add_agents(self, request: Sequence[str]) -> str:
+        try:
+            agents = [AgentAccess.from_json(text) for text in request]
+            for access in agents:
+                check_address(access.target)
+                if access.via is not None:
+                    check_way(access.via["reach_by"])
+        except ValueError as error:
+            raise UsageError(f"an agent cannot be reached like that: {error}.") from None
         self._supervisor.call(lambda: self._transport.add_agents(agents))
         return _DONE
 
-    def _listen(self, request: str) -> str:
-        host, addresses, ports = json.loads(request)
-        agents = self._supervisor.call(self._transport.agents)
-        return json.dumps(agents[host].listen(addresses, ports))
+    def _listen(self, request: tuple[str, Sequence[str], str]) -> str:
+        host, addresses, ports = request
+        agent = self._supervisor.call(self._transport.agents).get(host)
+        if agent is None:
+            raise UsageError(f"{host}: no agent of this run is there.")
+        return json.dumps(agent.listen(addresses, ports))
 
-    def _probe(self, request: str) -> str:
-        addresses = json.loads(request)
+    def _probe(self, request: Sequence[str]) -> str:
+        check_addresses(request)
         agents = self._supervisor.call(self._transport.agents)
-        found = on_all(agents, lambda agent: agent.probe(addresses))
+        found = on_all(agents, lambda agent: agent.probe(request))
         return json.dumps(dict(zip(agents, found, strict=True)))
 
-    def _reserve(self, request: str) -> str:
-        wanted = [PortRequest(Task(*task), *rest) for task, *rest in json.loads(request)]
+    def _reserve(self, request: Sequence[_Wanted]) -> str:
+        wanted = [
+            PortRequest(Task(*task), host, ports, on, reached)
+            for task, host, ports, on, reached in request
+        ]
+        check_port_requests(wanted)
+        agents = self._supervisor.call(self._transport.agents)
+        for each in wanted:
+            if each.reached is not None and each.on not in agents:
+                raise UsageError(f"{each.what}: no agent is on {each.on}, to reach it there.")
         ports = self._supervisor.call(lambda: self._transport.reserve(wanted))
         return json.dumps([ports[entry.task] for entry in wanted])
 
-    def _apply(self, request: str) -> str:
-        return self._supervisor.apply(Plan.from_json(request)).to_json()
+    def _apply(self, request: Plan) -> str:
+        check_plan(request)
+        return self._supervisor.apply(request).to_json()
 
-    def _explain(self, request: str) -> str:
+    def _explain(self, request: object) -> str:
         return json.dumps([each.to_dict() for each in self._supervisor.inspection.explain()])
 
-    def _readings(self, request: str) -> str:
+    def _readings(self, request: object) -> str:
         return json.dumps([each.to_json() for each in self._supervisor.inspection.readings()])
 
-    def _restart(self, request: str) -> str:
-        self._supervisor.post(events.Restart(Task(*json.loads(request))))
+    def _restart(self, request: tuple[str, int]) -> str:
+        self._supervisor.post(events.Restart(Task(*request)))
         return _DONE
 
-    def _inject(self, request: str) -> str:
-        host, fields, what = json.loads(request)
-        fault, agent = Fault(**fields), self._supervisor.call(self._transport.agents).get(host)
+    def _inject(self, request: tuple[str, Fault, str]) -> str:
+        host, fault, what = request
+        agent = self._supervisor.call(self._transport.agents).get(host)
         if agent is None and fault.pid is None:
             raise UsageError(f"{host}: only links of other hosts are cut and slowed.")
         agent.inject(fault) if agent else make_fault(fault)
@@ -113,13 +152,12 @@ class SupervisorService:
         self._supervisor.call(lambda: None)  # the note is on disk before a fault hits this process
         return _DONE
 
-    def _stop(self, request: str) -> str:
-        wanted = json.loads(request)
-        reason, code = wanted["reason"], wanted["exit_code"]
+    def _stop(self, request: StopRequest) -> str:
+        reason, code = request.reason, request.exit_code
         self._supervisor.post(
             events.Kill(reason, code)
-            if wanted["now"]
-            else events.Stop(reason, ok=code == 0, exit_code=code, save=wanted["save"])
+            if request.now
+            else events.Stop(reason, ok=code == 0, exit_code=code, save=request.save)
         )
         return _DONE
 
@@ -129,11 +167,16 @@ class SupervisorService:
             self._transport.extend_leases(deadlines.detached_s)
 
 
-def _refusing(answer: Callable[[str], str]) -> Call:
-    """End the call with an error of its work. UNAVAILABLE, once the run has ended, is a NoRunError
-    of the client's."""
+def _answering(name: str, kind: Any, answer: Callable[[Any], str]) -> Call:
+    """Answer requests whose JSON is of the type `kind`, and end the call with an error of the work.
+    UNAVAILABLE, once the run has ended, is a NoRunError of the client's."""
+    convert = converter(kind)
 
-    def call(request: str, context: grpc.ServicerContext) -> str:
+    def call(data: bytes, context: grpc.ServicerContext) -> str:
+        try:
+            request = convert(parse_json(data.decode()))
+        except ValueError as error:
+            refuse(context, UsageError(f"{name}: the request is not valid: {error}."))
         try:
             return answer(request)
         except RunEndedError as error:

@@ -13,8 +13,9 @@ from typing import Literal
 from psclust.errors import UsageError
 
 FaultKind = Literal["kill", "freeze", "slow", "cut"]
-ON_LINKS = ("slow", "cut")
+ON_LINKS, ON_PROCESSES = ("slow", "cut"), ("kill", "freeze")
 
+_LONGEST_S = 1_000_000
 _SOON_S = 0.2  # the caller's answer leaves first: the fault may hit the caller itself
 _TABLE = "inet psclust_inject"
 
@@ -32,7 +33,9 @@ class Fault:
 
 
 def make_fault(fault: Fault) -> None:
-    """Begin it within a moment. Raises UsageError where this user may not."""
+    """Begin it within a moment. Raises UsageError where this user may not, and for a fault that
+    there is not."""
+    _require_possible(fault)
     if fault.pid is not None:
         pid = fault.pid or os.getpid()
         _require_process(pid)
@@ -48,6 +51,18 @@ def make_fault(fault: Fault) -> None:
         why = (tried.stderr.splitlines() or ["no reason given"])[0]
         raise UsageError(f"slow and cut links need root on {os.uname().nodename}: nft: {why}.")
     _start(f'{nft} "$1"; sleep {fault.for_s:g}; {nft} delete table {_TABLE}', rules)
+
+
+def _require_possible(fault: Fault) -> None:
+    kinds = ON_LINKS if fault.pid is None else ON_PROCESSES
+    if fault.kind not in kinds:
+        what = "links" if fault.pid is None else "a process"
+        raise UsageError(f"{fault.kind!r} is no fault of {what}: {' or '.join(kinds)}.")
+    if not 0 <= fault.for_s <= _LONGEST_S or fault.rate < 0:
+        raise UsageError(
+            f"a fault lasts from 0 to {_LONGEST_S} s, and carries 0 kB/s or more; found "
+            f"{fault.for_s} s, {fault.rate} kB/s."
+        )
 
 
 def _rules(fault: Fault) -> str:
@@ -75,6 +90,8 @@ def _rules(fault: Fault) -> str:
 def _require_process(pid: int) -> None:
     try:
         os.kill(pid, 0)
+    except OverflowError:
+        raise UsageError(f"process {pid}: No such process.") from None
     except OSError as error:
         raise UsageError(f"process {pid}: {error.strerror}.") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from started_agents import WORKER, Recorder
 
 from psclust.agent import agent_pb2 as pb
@@ -29,3 +30,21 @@ def test_the_evidence_of_an_out_of_memory_kill_comes_along(tmp_path: Path) -> No
         updates.apply(update)
     assert recorder.events == [("exited", WORKER, -9)] * 2
     assert recorder.evidence == ["its log names it", None]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        pb.Update(output=pb.Output(task=pb.TaskId(job="../../x"), attempt=1, data=b"lost")),
+        pb.Update(progress=pb.Progress(task=pb.TaskId(job="/x"), content=b"{}")),
+        pb.Update(event=pb.Event(number=1, task=pb.TaskId(job="../x"), exited=0)),
+    ],
+)
+def test_an_update_of_no_task_is_left_out(tmp_path: Path, update: pb.Update) -> None:
+    folder = ClusterFolder(tmp_path / "here").new_run()
+    recorder = Recorder()
+    updates = AgentUpdates("a", folder, recorder)
+    before = sorted(tmp_path.rglob("*"))
+    updates.apply(update)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert recorder.events == []
