@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+_LAST_INDEX = (1 << 31) - 1
 Cluster = Mapping[str, Mapping[int, str]]
 """Job name to task index to address; indices may have gaps, as in `tf.train.ClusterSpec`."""
 
@@ -14,7 +15,10 @@ Cluster = Mapping[str, Mapping[int, str]]
 def parse_cluster(text: str) -> Cluster:
     """A cluster spec in JSON: per job a list of addresses, or an object of index to address. Raises
     ValueError."""
-    jobs = json.loads(text)
+    try:
+        jobs = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not isinstance(jobs, dict):
         raise ValueError("expected an object of job names")  # noqa: TRY004 - as json.loads does
     return {job: _addresses(job, tasks) for job, tasks in jobs.items()}
@@ -29,6 +33,8 @@ def _addresses(job: str, tasks: object) -> Mapping[int, str]:
         raise ValueError(f"{job}: expected a list of addresses")  # noqa: TRY004 - as json.loads does
     if not all(isinstance(address, str) for address in numbered.values()):
         raise ValueError(f"{job}: an address must be text")
+    if not all(0 <= index <= _LAST_INDEX for index in numbered):
+        raise ValueError(f"{job}: an index must be from 0 to {_LAST_INDEX}")
     return numbered
 
 

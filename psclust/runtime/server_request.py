@@ -44,7 +44,7 @@ class Request(NamedTuple):
     def listens_on(self) -> int | None:
         """The port to listen on; None if the address has none."""
         port = self.cluster[self.job][self.task].rpartition(":")[2]
-        return self.port if self.port is not None else int(port) if port.isdigit() else None
+        return self.port if self.port is not None else int(port) if port.isdecimal() else None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import BETWEEN_GRAPH, EVALUATOR, IN_GRAPH, PS, replica_jobs, server_jobs
+from psclust.spec.typed_json import converter, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,9 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     if not text:
         return TaskContext(run_dir=run_dir, progress_file=progress, run=run)
     try:
-        cluster = ClusterSpec(
-            {job: tuple(addresses) for job, addresses in json.loads(text).items()}
-        )
+        cluster = ClusterSpec(converter(Mapping[str, tuple[str, ...]])(parse_json(text)))
         task = Task.parse(environment.get("PSCLUST_TASK", ""))
-    except (ValueError, AttributeError, TypeError) as error:
+    except ValueError as error:
         raise UsageError(
             f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. "
             "Start the program with `psclust up`"

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from psclust.rundir.atomic_file import write_atomically
+from psclust.spec.typed_json import build, parse_json
 
 LOG = logging.getLogger(__name__)
 
@@ -61,10 +63,15 @@ class EndedReplicas:
             )
 
 
-def _read(path: Path, run: str) -> list[int]:
+@dataclass(frozen=True)
+class _Record:
+    run: str
+    replicas: tuple[int, ...]
+
+
+def _read(path: Path, run: str) -> Sequence[int]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = build(_Record, parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
-        return []
-    same = isinstance(found, dict) and found.get("run") == run
-    return list(found.get("replicas", ())) if same else []
+        return ()
+    return found.replicas if found.run == run else ()

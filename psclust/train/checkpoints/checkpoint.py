@@ -24,7 +24,7 @@ from psclust.replication.device_layout import host_of
 from psclust.replication.private_tensorflow import unfinalize
 from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
 from psclust.replication.variables.training_state import PASSING, POSITIONS
-from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
+from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, reading
 from psclust.train.config import TrainConfig
 from psclust.train.nan_guard import all_finite, not_written_error
 from psclust.train.session import brief, is_lost_peer, system_reason
@@ -183,21 +183,27 @@ class Checkpoints:
 
     def restore(self, session: Session, prefix: str, first: Collection[str] = ()) -> None:
         """Gives every variable its value in the checkpoint: first those named in `first`, then the
-        others. Raises PsclustError if the checkpoint lacks a variable or has it in another
-        shape."""
-        reader = tf.train.load_checkpoint(prefix)
+        others. Raises PsclustError if the checkpoint lacks a variable, has it in another shape, or
+        is damaged."""
+        with reading(prefix):
+            reader = tf.train.load_checkpoint(prefix)
         refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
         self._restoring = restoring = self._restoring or self._build_restoring(session.graph)
         feed = {self._prefix: prefix}
-        if restoring.positions is not None:
-            feed[restoring.positions] = spread(
-                reader.get_tensor(POSITIONS), int(restoring.positions.shape[0])
-            )
-        for chosen in (True, False):
-            session.run(
-                [assign for name, assign in restoring.assign.items() if (name in first) is chosen],
-                feed,
-            )
+        with reading(prefix):
+            if restoring.positions is not None:
+                feed[restoring.positions] = spread(
+                    reader.get_tensor(POSITIONS), int(restoring.positions.shape[0])
+                )
+            for chosen in (True, False):
+                session.run(
+                    [
+                        assign
+                        for name, assign in restoring.assign.items()
+                        if (name in first) is chosen
+                    ],
+                    feed,
+                )
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from psclust.errors import PsclustError
 from psclust.rundir.atomic_file import write_atomically
+from psclust.spec.typed_json import build, parse_json
 
 LOG = logging.getLogger(__name__)
 
@@ -169,9 +170,8 @@ def _describe(other: Writer) -> str:
 
 def _read(path: Path) -> Writer | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Writer(**{**found, "process": tuple(found["process"])})
-    except (OSError, ValueError, KeyError, TypeError):
+        return build(Writer, parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
         return None
 
 

@@ -14,11 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from psclust.errors import UsageError
 from psclust.rundir.atomic_file import write_atomically
-from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, Listed
+from psclust.spec.typed_json import build, parse_json
+from psclust.train.checkpoints.checkpoint_folder import (
+    CheckpointFolder,
+    DamagedCheckpointError,
+    Listed,
+)
 from psclust.train.job import Job
 from psclust.train.offline.evaluation import Evaluation, EvaluationGraph, write_evaluation
 from psclust.train.session import open_session
@@ -43,8 +46,9 @@ def mark_training(model_dir: Path, run: str | None, step: int | None) -> None:
 
 def training_ended(model_dir: Path, run: str | None) -> bool:
     """Whether the chief of that run has written its last checkpoint."""
-    with suppress(FileNotFoundError):
-        return bool(json.loads((model_dir / _MARK).read_text(encoding="utf-8"))["run"] == run)
+    with suppress(OSError, ValueError):
+        mark = parse_json((model_dir / _MARK).read_text(encoding="utf-8"))
+        return isinstance(mark, dict) and "run" in mark and mark["run"] == run
     return False
 
 
@@ -88,11 +92,13 @@ def _evaluate(
     records.steps.add(entry.step)
     try:
         built.restorer.restore(session, str(job.model_dir / entry.name))
-    except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError, RuntimeError) as error:
+    except DamagedCheckpointError as error:
         if list(job.model_dir.glob(f"{entry.name}.*")):
             raise
         LOG.info(
-            "%s was removed before it could be evaluated (%s)", entry.name, type(error).__name__
+            "%s was removed before it could be evaluated (%s)",
+            entry.name,
+            type(error.__cause__).__name__,
         )
         return
     result = built.run(session)
@@ -109,10 +115,11 @@ class _Records:
         self.steps: set[int] = set()
         self.best: Evaluation | None = None
         with suppress(FileNotFoundError):
-            for line in (directory / _RESULTS).read_text(encoding="utf-8").splitlines():
+            text = (directory / _RESULTS).read_text(encoding="utf-8", errors="replace")
+            for line in text.splitlines():
                 # An evaluator that was killed may leave half a line.
-                with suppress(ValueError, TypeError):
-                    self._take(Evaluation(**json.loads(line)))
+                with suppress(ValueError):
+                    self._take(build(Evaluation, parse_json(line)))
 
     def add(self, result: Evaluation, name: str) -> None:
         with open(self._directory / _RESULTS, "a", encoding="utf-8") as file:

@@ -17,7 +17,7 @@ from psclust.errors import UsageError
 from psclust.replication.private_tensorflow import variables_of
 from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.checkpoint import entry_of, refuse_another_model
-from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
+from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, reading
 from psclust.train.checkpoints.scaffold import ScaffoldOps
 from psclust.train.config import TrainConfig
 from psclust.train.session import open_session
@@ -56,13 +56,14 @@ class Restorer:
         ]
 
     def restore(self, session: Session, prefix: str) -> None:
-        """Raises PsclustError for the checkpoint of another model, and TensorFlow's NotFoundError
-        if it was removed meanwhile."""
-        found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+        """Raises PsclustError for the checkpoint of another model, and DamagedCheckpointError for
+        one that is not whole, as it was removed meanwhile perhaps."""
+        with reading(prefix):
+            found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
         _refuse_without_averages(prefix, self._averages or {}, found)
         # Outside its graph, a saver assumes eager execution if that is not disabled.
-        with session.graph.as_default():
+        with session.graph.as_default(), reading(prefix):
             for saver in self._savers:
                 saver.restore(session, prefix)
         self.begin(session)
@@ -78,7 +79,7 @@ def restored(
     graph: Graph, restorer: Restorer, model_dir: Path, what_for: str
 ) -> Iterator[tuple[Session, str]]:
     """A session of `graph` with the values of the last checkpoint, and that checkpoint's prefix.
-    Raises UsageError without a checkpoint."""
+    Raises UsageError without a checkpoint, and PsclustError for one that is damaged."""
     prefix = CheckpointFolder(model_dir).latest()
     if prefix is None:
         raise UsageError(
