@@ -91,6 +91,8 @@ def _usage_message(usage: Usage) -> pb.Usage:
         sockets=None if usage.sockets is None else pb.Sockets(moved=moved),
         gpu=None if usage.gpu is None else pb.Gpu(**_given(asdict(usage.gpu))),
         left=usage.left,
+        unread=usage.unread,
+        unsent=usage.unsent,
     )
 
 
@@ -104,6 +106,8 @@ def _usage(message: pb.Usage) -> Usage:
         else {inode: (each.sent, each.received) for inode, each in sockets.moved.items()},
         None if gpu is None else GpuUsage(_optional(gpu, "memory"), _optional(gpu, "busy")),
         _optional(message, "left"),
+        _optional(message, "unread"),
+        _optional(message, "unsent"),
     )
 
 

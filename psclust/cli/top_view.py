@@ -57,6 +57,8 @@ class Row:
             "memory_bytes": self.memory,
             "received_bytes_per_s": self.received,
             "sent_bytes_per_s": self.sent,
+            "unread_bytes": reading.usage.unread if reading.usage else None,
+            "unsent_bytes": reading.usage.unsent if reading.usage else None,
             "gpu_busy": self.gpu.busy,
             "gpu_memory_bytes": self.gpu.memory,
             "step": reading.step,

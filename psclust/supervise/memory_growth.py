@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from psclust.placement.table import format_bytes
+from psclust.supervise.backlog_growth import BacklogGrowth, in_words
 from psclust.supervise.exit_code import shell_code
 from psclust.supervise.reading import Reading
 
@@ -70,6 +71,7 @@ class MemoryGrowth:
 
     def __init__(self) -> None:
         self._attempts: dict[str, _Attempt] = {}
+        self._backlogs = BacklogGrowth()
         self._model: Mapping[str, Any] | None = None
 
     def know_model(self, model: Mapping[str, Any]) -> None:
@@ -77,13 +79,14 @@ class MemoryGrowth:
         self._model = model
 
     def take(self, readings: Sequence[Reading], now: float) -> list[str]:
-        """New readings, at `now`; returns warnings, each attempt's once."""
+        """New readings, at `now`; returns warnings, each attempt's once, also about backlogs."""
         warnings = (
             self._take(each, Point(now, each.usage.memory, each.usage.left))
             for each in readings
             if each.usage is not None and each.usage.memory
         )
-        return [each for each in warnings if each is not None]
+        found = [each for each in warnings if each is not None]
+        return [*found, *self._backlogs.take(readings, now)]
 
     def _take(self, reading: Reading, point: Point) -> str | None:
         known = self._attempts.get(reading.task)
@@ -99,11 +102,11 @@ class MemoryGrowth:
             return None
         known.warned = True
         first = known.points[0]
+        more, ago = format_bytes(point.memory - first.memory), in_words(point.at - first.at)
         text = (
-            f"{reading.task}: its memory grows: {format_bytes(point.memory)}, "
-            f"{format_bytes(point.memory - first.memory)} more than {_time(point.at - first.at)} "
-            f"ago; {reading.host} has {format_bytes(point.left or 0)} left, enough for about "
-            f"{_time(limit_s)}"
+            f"{reading.task}: its memory grows: {format_bytes(point.memory)}, {more} more than "
+            f"{ago} ago; {reading.host} has {format_bytes(point.left or 0)} left, enough for about "
+            f"{in_words(limit_s)}"
         )
         return text + self._variables(reading.task)
 
@@ -128,11 +131,11 @@ class MemoryGrowth:
     def _describe_memory(self, task: str, known: _Attempt, now: float) -> str:
         earlier = [each for each in known.points if known.last.at - each.at >= _COMPARED_S]
         before = earlier[-1] if earlier else known.points[0]
-        text = f"it had {format_bytes(known.last.memory)} {_time(now - known.last.at)} before"
+        text = f"it had {format_bytes(known.last.memory)} {in_words(now - known.last.at)} before"
         if known.last.memory > before.memory:
             more = format_bytes(known.last.memory - before.memory)
-            text += f", {more} more than {_time(known.last.at - before.at)} earlier"
-        return text + self._variables(task)
+            text += f", {more} more than {in_words(known.last.at - before.at)} earlier"
+        return text + self._variables(task) + self._backlogs.describe(task, known.number)
 
     def _variables(self, task: str) -> str:
         """How much of a ps are the variables of the model, as another clause."""
@@ -145,7 +148,3 @@ class MemoryGrowth:
             f"; its variables have {format_bytes(here['bytes'])} without optimizer slots, "
             f"{here['largest']} the most"
         )
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"

@@ -14,9 +14,9 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from psclust.transport.gpu_usage import GpuUsage, gpu_usage
 from psclust.transport.process_stat import SYSTEM_TICKS, TICKS_A_SECOND, USER_TICKS, stat_fields
@@ -32,7 +32,8 @@ _HEADER, _REQUEST = (
     struct.Struct("=IHHII"),
     struct.Struct("=3xB48xI4x"),
 )  # of inet_diag_req: what is wanted, in which states
-_MESSAGE_BYTES, _INODE = 72, struct.Struct("=I")  # of inet_diag_msg, whose last field is the inode
+# The end of inet_diag_msg: bytes not read, bytes not acknowledged, the owner, the inode.
+_MESSAGE_BYTES, _QUEUES = 72, struct.Struct("=IIII")
 _ACKED = struct.Struct("=QQ")  # of tcp_info: bytes_acked, bytes_received
 _ACKED_OFFSET = 120
 _LISTENING = 10
@@ -40,18 +41,31 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEEPEST = 4  # generations of children
 
 
+class Connection(NamedTuple):
+    """Bytes of a TCP connection. sent: and acknowledged. unread: arrived, not read. unsent:
+    written, not acknowledged."""
+
+    sent: int
+    received: int
+    unread: int
+    unsent: int
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """cpu_s: seconds of CPU so far. memory: resident bytes, what it shares with others included.
     sockets: inode of a connection -> (bytes sent and acknowledged, bytes received) since it was
     made; None where the kernel does not say. gpu: None if it uses none. left: bytes of
-    memory that its host has left for it, None if not known."""
+    memory that its host has left for it, None if not known. unread, unsent: of all its connections,
+    see `Connection`."""
 
     cpu_s: float = 0.0
     memory: int = 0
     sockets: Mapping[int, tuple[int, int]] | None = None
     gpu: GpuUsage | None = None
     left: int | None = None
+    unread: int | None = None
+    unsent: int | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
@@ -68,6 +82,8 @@ class Usage:
             counts,
             GpuUsage(**data["gpu"]) if data.get("gpu") else None,
             data.get("left"),
+            data.get("unread"),
+            data.get("unsent"),
         )
 
     def rates(self, before: Usage, seconds: float) -> tuple[float, float | None, float | None]:
@@ -84,29 +100,31 @@ class Usage:
 
 def usage(
     pid: int,
-    connections: Mapping[int, tuple[int, int]] | None,
+    connections: Mapping[int, Connection] | None,
     gpus: Mapping[int, GpuUsage] | None = None,
     left: int | None = None,
 ) -> Usage:
     """Of the process and its descendants. connections: of `tcp_connections`. gpus: of `GpuReader`.
     left: of `memory_left`."""
     cpu_s, memory, pids = 0.0, 0, list(family(pid))
-    sockets: dict[int, tuple[int, int]] = {}
+    own: dict[int, Connection] = {}
     for each in pids:
         with suppress(OSError):
             fields = stat_fields(each)
             cpu_s += (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / TICKS_A_SECOND
             memory += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
             if connections is not None:
-                sockets.update(
+                own.update(
                     {inode: connections[inode] for inode in _inodes(each) if inode in connections}
                 )
-    return Usage(
-        cpu_s,
-        memory,
-        sockets if connections is not None else None,
-        gpu_usage(gpus or {}, pids),
-        left,
+    used = Usage(cpu_s, memory, gpu=gpu_usage(gpus or {}, pids), left=left)
+    if connections is None:
+        return used
+    return replace(
+        used,
+        sockets={inode: (each.sent, each.received) for inode, each in own.items()},
+        unread=sum(each.unread for each in own.values()),
+        unsent=sum(each.unsent for each in own.values()),
     )
 
 
@@ -131,16 +149,16 @@ def _inodes(pid: int) -> Iterator[int]:
                 yield int(target[8:-1])
 
 
-def tcp_connections() -> dict[int, tuple[int, int]] | None:
-    """inode -> (bytes sent and acknowledged, bytes received) of all TCP connections of this network
-    namespace; None where the kernel, or a container, does not say."""
+def tcp_connections() -> dict[int, Connection] | None:
+    """By inode, all TCP connections of this network namespace; None where the kernel, or a
+    container, does not say."""
     try:
         return _ask()
     except OSError:
         return None
 
 
-def _ask() -> dict[int, tuple[int, int]]:
+def _ask() -> dict[int, Connection]:
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
     ) as link:
@@ -150,7 +168,7 @@ def _ask() -> dict[int, tuple[int, int]]:
         return dict(_answers(link))
 
 
-def _answers(link: socket.socket) -> Iterable[tuple[int, tuple[int, int]]]:
+def _answers(link: socket.socket) -> Iterable[tuple[int, Connection]]:
     while True:
         data = link.recv(1 << 18)
         while data:
@@ -160,10 +178,10 @@ def _answers(link: socket.socket) -> Iterable[tuple[int, tuple[int, int]]]:
             if kind == _NLMSG_DONE:
                 return
             message, data = data[_HEADER.size : length], data[(length + 3) & ~3 :]
-            (inode,) = _INODE.unpack_from(message, _MESSAGE_BYTES - _INODE.size)
+            unread, unsent, _, inode = _QUEUES.unpack_from(message, _MESSAGE_BYTES - _QUEUES.size)
             counts = _counts(message[_MESSAGE_BYTES:])
             if counts is not None:
-                yield inode, counts
+                yield inode, Connection(*counts, unread, unsent)
 
 
 def _counts(attributes: bytes) -> tuple[int, int] | None:

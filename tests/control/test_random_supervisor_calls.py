@@ -106,6 +106,7 @@ class IdleTransport(LocalTransport):
 @dataclass
 class Bench:
     folder: RunFolder
+    client: SupervisorClient
     channel: grpc.Channel
 
     def call(self, name: str, data: bytes) -> str | None:
@@ -129,8 +130,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     thread = threading.Thread(target=supervisor.run, args=(transport,))
     thread.start()
     options = [("grpc.default_authority", "localhost")]
-    with grpc.insecure_channel(folder.socket_address(), options=options) as channel:
-        yield Bench(folder, channel)
+    with (
+        SupervisorClient(folder) as client,
+        grpc.insecure_channel(folder.socket_address(), options=options) as channel,
+    ):
+        yield Bench(folder, client, channel)
     supervisor.post(events.Kill("the test is over"))
     for task in supervisor.status().tasks:
         supervisor.post(events.NotStarted(Task.parse(task.task), "the test is over"))
@@ -150,8 +154,7 @@ def test_a_request_is_answered_or_refused(bench: Bench, call: tuple[str, bytes])
             assert read_plan(bench.folder) == Plan.from_json(data.decode())
         elif name == "reserve":
             assert len(found) == len(json.loads(data))
-    with SupervisorClient(bench.folder) as client:
-        client.apply(PLAN)
+    bench.client.apply(PLAN)
     assert read_plan(bench.folder) == PLAN
 
 
