@@ -16,7 +16,7 @@ from psclust.spec.cluster import Task
 from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.typed_json import build
 
-_JOB = re.compile(r"[a-z][a-z0-9_]*(\.free_port|\.wire_port)?")  # a part of file names
+_JOB = re.compile(r"[a-z][a-z0-9_]*(\.free_port)?")  # a part of file names
 _HOST = re.compile(r"[^\s:/\0]+")
 _LONGEST_HOST = 255
 _MOST_TASKS = 1 << 20
@@ -99,9 +99,8 @@ def check_task_plan(plan: TaskPlan) -> None:
         raise UsageError(f"{plan.task}: a variable has a name that no variable can have.")
     if plan.address is not None:
         check_address(plan.address)
-    for port in (plan.free_port, plan.wire_port):
-        if port is not None:
-            check_ports(str(port))
+    if plan.free_port is not None:
+        check_ports(str(plan.free_port))
 
 
 def check_plan(plan: Plan) -> None:

@@ -21,7 +21,6 @@ from beds.damage import DATA, damaged, likely
 from beds.plans import program_plan
 from psclust.agent.refusal import refusal
 from psclust.control.remote_transport import RemoteTransport
-from psclust.control.supervisor_client import SupervisorClient
 from psclust.control.supervisor_process import serve
 from psclust.control.supervisor_service import StopRequest
 from psclust.plan.task_plan import Deadlines, Plan, TaskPlan
@@ -106,7 +105,6 @@ class IdleTransport(LocalTransport):
 @dataclass
 class Bench:
     folder: RunFolder
-    client: SupervisorClient
     channel: grpc.Channel
 
     def call(self, name: str, data: bytes) -> str | None:
@@ -130,11 +128,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     thread = threading.Thread(target=supervisor.run, args=(transport,))
     thread.start()
     options = [("grpc.default_authority", "localhost")]
-    with (
-        SupervisorClient(folder) as client,
-        grpc.insecure_channel(folder.socket_address(), options=options) as channel,
-    ):
-        yield Bench(folder, client, channel)
+    with grpc.insecure_channel(folder.socket_address(), options=options) as channel:
+        yield Bench(folder, channel)
     supervisor.post(events.Kill("the test is over"))
     for task in supervisor.status().tasks:
         supervisor.post(events.NotStarted(Task.parse(task.task), "the test is over"))
@@ -154,7 +149,7 @@ def test_a_request_is_answered_or_refused(bench: Bench, call: tuple[str, bytes])
             assert read_plan(bench.folder) == Plan.from_json(data.decode())
         elif name == "reserve":
             assert len(found) == len(json.loads(data))
-    bench.client.apply(PLAN)
+    assert bench.call("apply", PLAN.to_json().encode()) is not None
     assert read_plan(bench.folder) == PLAN
 
 
