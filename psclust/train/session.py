@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
+from psclust.replication.close_session import close
 from psclust.replication.tf_types import Graph, Session
 from psclust.replication.wire.own_wire import own_wire
 from psclust.spec.jobs import IN_GRAPH
@@ -148,14 +149,6 @@ def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session
                 if wire is not None:
                     setup.run(wire.connect)
                 yield setup, thread
-
-
-def close(session: Session) -> None:
-    """Closes a session and cancels its running calls, even if its servers are gone."""
-    try:
-        session.close()
-    except tf.errors.OpError as error:
-        LOG.debug("closing a session: %s", error)
 
 
 def recover(

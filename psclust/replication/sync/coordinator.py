@@ -10,11 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from typing import Any
 
-import tensorflow as tf
-
+from psclust.replication.close_session import close
 from psclust.replication.prepared_run import prepare
 from psclust.replication.sync.actions import (
     Action,
@@ -143,8 +141,7 @@ class BarrierCoordinator:
         self.error = self.error or error
         # Another thread may be waiting in the session, the chief's own replica for a token; closing
         # the session wakes it.
-        with suppress(tf.errors.OpError):
-            self._session.close()
+        close(self._session)
 
     def _messages(self, count: int) -> list[Message]:
         """All waiting messages, when there are `count`."""

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.replication.close_session import close
 from psclust.replication.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.replication.sync.coordinator_ops import CoordinatorOps
 from psclust.replication.sync.stream_run import take_over
@@ -21,7 +22,7 @@ from psclust.train.between_graph.replica import Ready, Replica, Steps
 from psclust.train.checkpoints.initializer import Source
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
-from psclust.train.session import answers, close
+from psclust.train.session import answers
 
 LOG = logging.getLogger(__name__)
 
