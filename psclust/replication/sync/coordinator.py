@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -31,6 +30,7 @@ from psclust.replication.sync.actions import (
 from psclust.replication.sync.backup_barrier import BackupBarrier
 from psclust.replication.sync.barrier import Barrier
 from psclust.replication.sync.coordinator_ops import CoordinatorOps
+from psclust.replication.sync.first_round import first_round
 from psclust.replication.sync.messages import (
     Message,
     Update,
@@ -59,16 +59,14 @@ def new_barrier(
 ) -> Barrier:
     """The barrier from global step `step` on. fresh: the variables are new, so there was no earlier
     barrier."""
-    # Microseconds since 1970: greater than every round of an earlier barrier, which advanced by one
-    # or two a step.
-    first_round = time.time_ns() // 1000
+    first = first_round()
     options: dict[str, Any] = {"step": step, "ended": ended, "max_steps": max_steps}
     if ops.backups:
-        return BackupBarrier(ops.workers, first_round, ops.backups.needed, **options)
+        return BackupBarrier(ops.workers, first, ops.backups.needed, **options)
     if ops.stream:
-        return StreamingBarrier(ops.workers, first_round, **options)
+        return StreamingBarrier(ops.workers, first, **options)
     return Barrier(
-        ops.workers, first_round, **options, all_reduce=ops.all_reduce is not None, fresh=fresh
+        ops.workers, first, **options, all_reduce=ops.all_reduce is not None, fresh=fresh
     )
 
 

@@ -61,6 +61,7 @@ class BarrierParticipant:
         if self._pull and not self._up_to_date:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
+        began = time.monotonic()
         token, loss, examples, computed, *stamps = self._watched_step()
         too_soon, before = self._take_rest(stamps), self._round
         token = self._accept(decode_token(token))
@@ -70,7 +71,7 @@ class BarrierParticipant:
         self._up_to_date = follows and not too_soon
         applied = follows and token.kind is not Kind.LATE
         # The system clock may have been set meanwhile.
-        waited_s = max(0.0, time.time() - float(computed))
+        waited_s = min(max(0.0, time.time() - float(computed)), time.monotonic() - began)
         return SyncStep(token, float(loss), int(examples), applied, waited_s)
 
     def leave(self) -> Token | None:

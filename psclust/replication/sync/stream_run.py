@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ import tensorflow as tf
 from psclust.replication.prepared_run import prepare
 from psclust.replication.sync.actions import Fill, RollBack, Stream
 from psclust.replication.sync.arrivals import inlet_of
+from psclust.replication.sync.first_round import first_round
 from psclust.replication.sync.half_made import UpdateMarks
 from psclust.replication.sync.stream_ops import StreamOps
 from psclust.replication.tf_types import Session
@@ -100,8 +100,7 @@ def take_over(session: Session, ops: StreamOps, marks: UpdateMarks) -> None:
     """Makes sure that an earlier stream writes nothing more, rolls back what it has written of a
     round that was not counted, and lets workers that wait for it go on. To be called before
     variables are restored and before a barrier opens."""
-    # Greater than every round before, as the first round of a barrier.
-    round_ = time.time_ns() // 1000
+    round_ = first_round()
     if not any(session.run(ops.fenced)):
         # No chief was here before. Stamps would only have workers pull their variables once more.
         session.run(ops.fence, {ops.round: round_})
