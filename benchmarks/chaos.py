@@ -28,9 +28,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from faults import checks, tally
-from faults.cases import BATCHES, FEATURES, LEASE_S, LOCAL, PLACES, PROGRESS_S, Case, draw
+from faults.cases import (
+    BATCHES,
+    FEATURES,
+    LEASE_S,
+    LOCAL,
+    PLACES,
+    PROGRESS_S,
+    Case,
+    draw,
+)
+from faults.disks import disks
 from faults.grounds import Ground, ground
-from faults.hitting import Done, Hitter, disks
+from faults.hitting import Done, Hitter
 
 from beds.command import CommandBed, Running
 from psclust.rundir.status import RunStatus
@@ -54,11 +64,13 @@ def main() -> int:
     with ExitStack() as stack:
         grounds: dict[str, Ground] = {}
         for number in numbers:
+            if time.monotonic() > end:
+                break
             case = draw(options.seed, number)
             if options.only not in (None, case.place) or (case.place != LOCAL and os.geteuid()):
                 continue
-            if time.monotonic() > end:
-                break
+            if not any(options.fault in str(hit) for hit in case.hits):
+                continue
             if case.place not in grounds:
                 grounds[case.place] = stack.enter_context(ground(case.place))
             result = run_case(case, grounds[case.place], keep=options.keep)
@@ -76,6 +88,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="this one alone")
     parser.add_argument("--first", type=int, default=0, help="the number to begin with")
     parser.add_argument("--only", choices=sorted(set(PLACES)))
+    parser.add_argument(
+        "--fault", default="", help="only cases with such a fault: `KILL forwarder`"
+    )
     parser.add_argument("--tally", type=Path, default=None, help="JSON file to add the results to")
     parser.add_argument("--keep", action="store_true", help="keep every run's folder")
     parser.add_argument("--page", action="store_true", help="write the table, run nothing")
@@ -95,13 +110,13 @@ def run_case(case: Case, place: Ground, *, keep: bool = False) -> tally.Found:
     """Run it once, print its line, and what is wrong."""
     print(case, flush=True)
     began = time.monotonic()
-    bed = place.begin(f"case-{case.seed}-{case.number}")
-    model = bed.folder / "model"
+    bed = place.begin(case)
+    model = place.model(case, bed)
     _write(case, place, bed, model)
     done: list[Done] = []
     wrong: list[str] = []
     code, first_s = None, 0.0
-    with disks(case, bed, model):
+    with disks(case, place, bed, model):
         try:
             up = bed.start("up", *place.options())
             with forward_only(model) as watcher:
@@ -144,6 +159,7 @@ def _write(case: Case, place: Ground, bed: CommandBed, model: Path) -> None:
         "args": ["--model-dir", str(model), "--set", f"batches={BATCHES}", *settings],
         "replication": case.replication,
         "update": case.update,
+        **({"encrypt": True} if case.encrypt else {}),
         "restart": {"backoff": 0.1},
         "deadlines": {"stop": 5, "lease": LEASE_S, "progress": PROGRESS_S},
         **place.keys(),

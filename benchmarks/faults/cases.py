@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from psclust.testing.wait import PATIENCE_S
 
@@ -32,19 +32,29 @@ FEATURES: Mapping[str, tuple[tuple[str, ...], Mapping[str, object]]] = {
 _SYNC_BETWEEN = ("backup workers", "streamed")
 MOMENTS = ("start", "training", "checkpoint", "end")
 
-# kind -> victims, each with a weight. task: any; link: of a host.
+# kind -> its weight, and what it hits, each with a weight. task: any; link: of a host.
 _TASKS, _PROCESSES = {"task": 6}, {"fork server": 1, "guard": 1, "supervisor": 1, "up": 1}
-_AGENTS = {"agent": 2, "agent and guard": 1, "log-in": 1}
-_KINDS = {
-    "KILL": (8, {**_TASKS, **_PROCESSES}, _AGENTS),
-    "STOP": (4, {**_TASKS, **_PROCESSES}, {"agent": 2}),
-    "TERM": (2, {"task": 2, "supervisor": 1, "up": 1}, {"agent": 1}),
-    "DISK": (1, {"state": 1, "model": 1}, {}),
-    "FILES": (1, {"task": 2, "supervisor": 1}, {}),
-    "MEMORY": (1, {"task": 2}, {}),
-    "CUT": (4, {}, {"link": 1}),
-    "SLOW": (1, {}, {"link": 1}),
+_AGENTS = {"agent": 2, "agent and guard": 1, "log-in": 1, "forwarder": 2, "slurmd": 1}
+_KINDS: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "KILL": (8, {**_TASKS, **_PROCESSES, **_AGENTS}),
+    "STOP": (4, {**_TASKS, **_PROCESSES, "agent": 2, "forwarder": 2, "slurmd": 1}),
+    "TERM": (2, {"task": 2, "supervisor": 1, "up": 1, "agent": 1, "forwarder": 1}),
+    "DISK": (2, {"state": 1, "model": 1, "home": 1}),
+    "FILES": (1, {"task": 2, **_PROCESSES, "agent": 1, "forwarder": 1}),
+    "MEMORY": (1, {"task": 2, **_PROCESSES, "agent": 1, "forwarder": 1}),
+    "CUT": (4, {"link": 1}),
+    "SLOW": (1, {"link": 1}),
+    "CLOCK": (2, {"clock": 2, "host clock": 1}),
 }
+# Where they exist; all others do everywhere.
+_EXISTS: Mapping[str, Callable[[Case], bool]] = {
+    **dict.fromkeys(("agent", "agent and guard", "link", "host clock"), lambda c: c.remote),
+    "log-in": lambda case: case.remote and case.moment == "start",
+    "forwarder": lambda case: case.encrypt,
+    "home": lambda case: case.place == HOSTS,
+    "slurmd": lambda case: case.place == SLURM,
+}
+_STEPS_S = (-3600.0, -90.0, 90.0, 3600.0, 86400.0)  # of a clock
 LEASE_S = 15.0
 # Python waits for ever for a thread that has found no memory for its start; this ends the run.
 PROGRESS_S = 120.0
@@ -53,16 +63,18 @@ SHORT_S, LONG_S = (2.0, 5.0), (40.0, 45.0)  # of a cut: within the lease, and be
 
 @dataclass(frozen=True)
 class Hit:
-    """One fault. victim: a task, a kind of process, a host, or a disk. for_s: how long it lasts.
-    later_s: seconds after the one before."""
+    """One fault. victim: a task, a kind of process, a host, a disk or a clock. for_s: how long it
+    lasts. later_s: seconds after the one before. by_s: what a clock is off from then on."""
 
     kind: str
     victim: str
     for_s: float = 0.0
     later_s: float = 0.0
+    by_s: float = 0.0
 
     def __str__(self) -> str:
         lasts = f" {self.for_s:.1f} s" if self.for_s else ""
+        lasts += f" by {self.by_s:+g} s" if self.by_s else ""
         return f"{self.kind} {self.victim}{lasts}" + (
             f" +{self.later_s:.1f} s" if self.later_s else ""
         )
@@ -82,13 +94,19 @@ class Case:
     moment: str
     at: float
     hits: tuple[Hit, ...] = field(default=())
+    encrypt: bool = False
 
     def __str__(self) -> str:
         hits = ", ".join(map(str, self.hits))
+        place = f"encrypted {self.place}" if self.encrypt else self.place
         return (
-            f"--seed {self.seed} --case {self.number}: {self.place}, {self.replication} "
+            f"--seed {self.seed} --case {self.number}: {place}, {self.replication} "
             f"{self.update}, {self.feature}; {self.moment} {self.at:.2f}: {hits}"
         )
+
+    @property
+    def remote(self) -> bool:
+        return self.place != LOCAL
 
     @property
     def workers(self) -> int:
@@ -124,32 +142,39 @@ def draw(seed: int, number: int) -> Case:
     feature = chance.choice(features)
     moment = chance.choice(MOMENTS)
     at = {"start": chance.uniform(0.0, 4.0), "end": 0.97}.get(moment, chance.uniform(0.1, 0.8))
-    bare = Case(seed, number, place, replication, update, feature, moment, round(at, 2))
-    hits = []
+    encrypt = place != LOCAL and chance.random() < 0.3
+    bare = Case(
+        seed, number, place, replication, update, feature, moment, round(at, 2), encrypt=encrypt
+    )
+    hits: list[Hit] = []
     for _ in range(chance.choice((1, 1, 2, 3))):
         hit = _draw_hit(chance, bare, later=bool(hits))
         if (hit.kind, hit.victim) not in {(other.kind, other.victim) for other in hits}:
             hits.append(hit)
-    return Case(seed, number, place, replication, update, feature, moment, bare.at, tuple(hits))
+    return replace(bare, hits=tuple(hits))
 
 
 def _draw_hit(chance: random.Random, case: Case, *, later: bool) -> Hit:
-    weights = {
-        (kind, victim): weight * part / sum({**here, **there}.values())
-        for kind, (weight, here, there) in _KINDS.items()
-        for victim, part in (here if case.place == LOCAL else {**here, **there}).items()
-        if case.place != HOSTS or (kind, victim) != ("DISK", "model")
-    }
+    weights: dict[tuple[str, str], float] = {}
+    for kind, (weight, parts) in _KINDS.items():
+        here = {what: part for what, part in parts.items() if _exists(what, case)}
+        weights |= {(kind, what): weight * part / sum(here.values()) for what, part in here.items()}
     kind, what = chance.choices(list(weights), list(weights.values()))[0]
-    hosts = NAMES[case.place]
-    victim = {
-        "task": chance.choice(case.tasks),
-        "link": chance.choice(hosts),
-        "agent": chance.choice(hosts),
-        "agent and guard": f"agent and guard of {chance.choice(hosts)}",
-        "log-in": f"log-in to {chance.choice(hosts)}",
-    }.get(what, what)
+    victim = _victim(chance, what, case)
     length = chance.uniform(*(LONG_S if kind == "CUT" and chance.random() < 0.3 else SHORT_S))
-    lasts = kind in ("STOP", "CUT", "SLOW", "DISK")
+    lasts = kind in ("STOP", "CUT", "SLOW", "DISK") or what == "slurmd"
     gap = chance.choice((0.0, 0.0, chance.uniform(0.0, 3.0))) if later else 0.0
-    return Hit(kind, victim, round(length, 1) if lasts else 0.0, round(gap, 1))
+    by_s = chance.choice(_STEPS_S) if kind == "CLOCK" else 0.0
+    return Hit(kind, victim, round(length, 1) if lasts else 0.0, round(gap, 1), by_s)
+
+
+def _exists(what: str, case: Case) -> bool:
+    return what not in _EXISTS or _EXISTS[what](case)
+
+
+def _victim(chance: random.Random, what: str, case: Case) -> str:
+    host, task = chance.choice(NAMES[case.place]), chance.choice(case.tasks)
+    words = {"task": task, "link": host, "agent": host, "log-in": f"log-in to {host}"}
+    words["host clock"] = f"clock of {host}"
+    of_a_host = ("agent and guard", "forwarder", "slurmd", "home")
+    return words.get(what, f"{what} of {host}" if what in of_a_host else what)

@@ -41,6 +41,7 @@ _IN_JOB = {
     ("TERM", "supervisor"): Promise(frozenset({75}), "SIGTERM"),
     ("KILL", "up"): Promise(frozenset({0, 137})),
 }
+_COSTS_A_HOST = re.compile(r"^((agent and guard|log-in|slurmd) (of|to) )?[hn]\d$")
 _MAY_FAIL = Promise(frozenset({0, 1, 3}))
 
 
@@ -67,7 +68,7 @@ def _may_fail(case: Case, done: Done) -> bool:
         return True
     if kind == "DISK" and victim == "model":
         return case.moment == "end"
-    on_agents = victim not in case.tasks and case.place != LOCAL
+    on_agents = victim not in case.tasks and "forwarder" not in victim and case.place != LOCAL
     return on_agents and case.moment == "start" and kind in ("KILL", "TERM", "CUT")
 
 
@@ -76,7 +77,7 @@ def _lost(made: Iterable[Done]) -> set[str]:
     return {
         done.hit.victim.rpartition(" ")[2]
         for done in made
-        if (done.hit.kind in ("KILL", "TERM") and re.search(r"(^| )[hn]\d$", done.hit.victim))
+        if (done.hit.kind in ("KILL", "TERM") and re.search(_COSTS_A_HOST, done.hit.victim))
         or (done.hit.kind == "CUT" and done.hit.for_s > 10)
     }
 

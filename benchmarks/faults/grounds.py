@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,21 +18,44 @@ import psutil
 from beds.command import CommandBed
 from beds.hosts import HostBed, host_bed
 from beds.slurm import SlurmBed, slurm_bed
-from faults.cases import HOSTS, LOCAL, SLURM
+from faults import clock
+from faults.cases import HOSTS, LOCAL, NAMES, SLURM, Case
+
+HOME = "/run/home"  # of the user on each host
+_DISK_BYTES = 64 << 20
 
 
 class Ground:
-    """This machine. `begin` makes the folder for one run."""
+    """This machine. `begin` makes the folder for one run. clocks: of all hosts and of this
+    machine."""
 
     place = LOCAL
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clocks: Path | None = None) -> None:
         self.folder = folder
+        self._clocks = clocks or folder / "clock"
+        self.clocks = clock.Clocks(self._clocks, {socket.gethostname(), *NAMES[self.place]})
 
-    def begin(self, name: str) -> CommandBed:
-        folder = self.folder / name / "bed"
+    def begin(self, case: Case) -> CommandBed:
+        folder = self._folder() / f"case-{case.seed}-{case.number}" / "bed"
         folder.mkdir(parents=True)
+        bed = self._bed(folder)
+        self.clocks.stop()
+        if any(hit.kind == "CLOCK" for hit in case.hits):
+            self.clocks.start()
+            bed.environ |= clock.environment(self._clocks)
+        return bed
+
+    def _folder(self) -> Path:
+        """Seen by all hosts."""
+        return self.folder
+
+    def _bed(self, folder: Path) -> CommandBed:
         return CommandBed(folder)
+
+    def model(self, case: Case, bed: CommandBed) -> Path:
+        """The folder of the checkpoints."""
+        return bed.folder / "model"
 
     def options(self) -> Sequence[str]:
         """Of `up`, besides the cluster file's keys."""
@@ -47,6 +72,13 @@ class Ground:
         """What psclust runs there."""
         return bed.processes()
 
+    def daemons(self, host: str) -> list[psutil.Process]:
+        """Of the batch system, there."""
+        return []
+
+    def revive(self, host: str) -> None:
+        """Have the daemon run again, as an init system would."""
+
     def left(self, bed: CommandBed) -> list[str]:
         """What lives there, which after a run is too much."""
         return [describe(process) for process in bed.processes()]
@@ -60,16 +92,21 @@ class Hosts(Ground):
 
     place = HOSTS
 
-    def __init__(self, folder: Path, hosts: HostBed) -> None:
-        super().__init__(folder)
-        self._hosts = hosts
+    def __init__(self, folder: Path, hosts: HostBed, clocks: Path, disk: Path) -> None:
+        super().__init__(folder, clocks)
+        self._hosts, self._disk = hosts, disk
         self._by_name = {host.name: host for host in hosts.hosts}
 
-    def begin(self, name: str) -> CommandBed:
-        folder = self._hosts.shared / name / "bed"
-        folder.mkdir(parents=True)
+    def _folder(self) -> Path:
+        return self._hosts.shared
+
+    def _bed(self, folder: Path) -> CommandBed:
         cache = {"HOME": str(self._hosts.home), "XDG_CACHE_HOME": str(self.folder / "cache")}
         return CommandBed(folder, cache)
+
+    def model(self, case: Case, bed: CommandBed) -> Path:
+        filled = any((hit.kind, hit.victim) == ("DISK", "model") for hit in case.hits)
+        return self._disk / "model" if filled else super().model(case, bed)
 
     def keys(self) -> dict[str, object]:
         return {"hosts": [f"{name}:3" for name in self._by_name]}
@@ -89,6 +126,8 @@ class Hosts(Ground):
 
     def clear(self, bed: CommandBed) -> None:
         super().clear(bed)
+        for entry in self._disk.iterdir():
+            shutil.rmtree(entry)
         for host in self._hosts.hosts:
             host.end_programs()
             self.run(host.name, "nft", "flush", "ruleset")
@@ -103,9 +142,7 @@ class Nodes(Ground):
         super().__init__(folder)
         self._slurm = slurm
 
-    def begin(self, name: str) -> CommandBed:
-        folder = self.folder / name / "bed"
-        folder.mkdir(parents=True)
+    def _bed(self, folder: Path) -> CommandBed:
         options = ("--quiet", "--nodes=3", "--ntasks-per-node=3", "--no-kill")
         return CommandBed(
             folder,
@@ -120,6 +157,17 @@ class Nodes(Ground):
                 if process.environ().get("SLURMD_NODENAME") == host:
                     found.append(process)
         return found
+
+    def daemons(self, host: str) -> list[psutil.Process]:
+        node = next(node for node in self._slurm.nodes if node.name == host)
+        return [psutil.Process(node.slurmd.pid)] if node.slurmd.poll() is None else []
+
+    def revive(self, host: str) -> None:
+        node = next(node for node in self._slurm.nodes if node.name == host)
+        if node.slurmd.poll() is None:
+            node.slurmd.send_signal(signal.SIGCONT)
+        else:
+            self._slurm.start_slurmd(node)
 
     def left(self, bed: CommandBed) -> list[str]:
         return [*super().left(bed), *self._slurm.jobs()]
@@ -146,7 +194,7 @@ def ground(place: str) -> Iterator[Ground]:
     folder.mkdir()
     with ExitStack() as stack:
         if place == HOSTS:
-            yield Hosts(folder, stack.enter_context(host_bed(folder / "hosts", 3)))
+            yield _hosts(folder, stack)
         elif place == SLURM:
             slurm = stack.enter_context(slurm_bed(folder / "slurm", 3, isolated=True))
             yield Nodes(folder, slurm)
@@ -154,3 +202,16 @@ def ground(place: str) -> Iterator[Ground]:
             yield Ground(folder)
     if not list(folder.glob("**/case-*")):
         shutil.rmtree(folder)  # nothing is kept
+
+
+def _hosts(folder: Path, stack: ExitStack) -> Hosts:
+    """With a disk that all of them see, and which may be full."""
+    bed, disk = folder / "hosts", folder / "hosts" / "disk"
+    disk.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "chaos", str(disk)]
+    subprocess.run(mount, check=True)
+    stack.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=False)
+    environ = clock.environment(bed / "clock")
+    return Hosts(
+        folder, stack.enter_context(host_bed(bed, 3, environ=environ)), bed / "clock", disk
+    )

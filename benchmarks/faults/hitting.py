@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +16,19 @@ import psutil
 
 from beds.command import CommandBed, Running
 from faults.cases import NAMES, SLURM, Case, Hit
+from faults.disks import fill
 from faults.grounds import Ground
 from psclust.rundir.status import RunStatus, TaskStatus
 
 _POLL_S = 0.005
 _SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP, "TERM": signal.SIGTERM}
 _VERBS = {"KILL": "kill", "STOP": "freeze", "CUT": "cut", "SLOW": "slow"}
+_RLIMITS = {
+    "FILES": (psutil.RLIMIT_NOFILE, (8, 8)),
+    "MEMORY": (psutil.RLIMIT_AS, (200_000_000, 200_000_000)),
+}
+_PRLIMIT = {"FILES": "--nofile=8:8", "MEMORY": "--as=200000000:200000000"}
 _ALIVE = ("starting", "running")
-_STATE_BYTES, _MODEL_BYTES = 16 << 20, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ class Hitter:
 
     def _make(self, hit: Hit) -> str | None:
         if hit.kind == "DISK":
-            return self._fill(hit)
+            self._heal(hit, fill(hit, self._ground, self._bed, self._model))
+            return "filled"
         if self._case.moment == "start":
             self._until(lambda: self._lives(hit))
             if self._ended():
@@ -125,8 +130,25 @@ class Hitter:
             hit.victim in NAMES[self._case.place] and hit.kind in _VERBS
         ):
             return self._inject(hit)
+        if hit.kind == "CLOCK":
+            host = hit.victim.partition(" of ")[2]
+            self._ground.clocks.step(hit.by_s, host or None)
+            return f"stepped {host or 'all'}"
+        return self._by_signal(hit)
+
+    def _by_signal(self, hit: Hit) -> str | None:
+        """Or by a limit, of processes that have no name in the run's status."""
         found = [process for process in self._processes(hit) if _send(process, hit.kind)]
-        self._heal(hit, lambda: [_send(process, "CONT") for process in found])
+        slurmd = hit.victim.partition("slurmd of ")[2]
+
+        def heal() -> None:
+            if slurmd:
+                self._ground.revive(slurmd)
+            for process in found:
+                _send(process, "CONT")
+
+        if hit.kind in _SIGNALS:
+            self._heal(hit, heal)
         return f"{hit.kind} {[process.pid for process in found]}" if found else None
 
     def _is_task(self, victim: str) -> bool:
@@ -141,6 +163,7 @@ class Hitter:
             task = _task(status, hit.victim)
             return task is not None and task.phase in _ALIVE and bool(task.pid)
         named = hit.victim == "supervisor" or hit.victim in NAMES[self._case.place]
+        named |= hit.kind == "CLOCK"
         return named or bool(self._processes(hit))
 
     def _inject(self, hit: Hit) -> str | None:
@@ -165,11 +188,10 @@ class Hitter:
             if task is None or not task.pid or task.phase not in _ALIVE:
                 return None
             host, pid = task.host, task.pid
-        limits = {"FILES": "--nofile=8:8", "MEMORY": "--as=200000000:200000000"}
         command = (
             ("kill", "-TERM", str(pid))
             if hit.kind == "TERM"
-            else ("prlimit", "--pid", str(pid), limits[hit.kind])
+            else ("prlimit", "--pid", str(pid), _PRLIMIT[hit.kind])
         )
         if host in ("", "localhost"):
             Ground.run(self._ground, host, *command)
@@ -191,7 +213,11 @@ class Hitter:
                 return [parent] if parent is not None else []
             if what == "fork server":
                 return self._fork_servers(status)
+            if what == "slurmd":
+                return self._ground.daemons(host)
             there = self._ground.on_host(self._bed, host or hit.victim)
+            if what == "forwarder":
+                return [one for one in there if "psclust.forward" in " ".join(_words(one))]
             if what == "log-in":
                 return [one for one in there if _is_login(one)]
             agents = [one for one in there if _is_agent(one)]
@@ -209,15 +235,6 @@ class Hitter:
                     return [process]
         return []
 
-    def _fill(self, hit: Hit) -> str:
-        folder = self._bed.state if hit.victim == "state" else self._model
-        filler = folder / "filler"
-        with suppress(OSError), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 4096)
-        self._heal(hit, lambda: filler.unlink(missing_ok=True))
-        return f"filled {folder.name}"
-
     def _heal(self, hit: Hit, work: Callable[[], object]) -> None:
         if hit.for_s:
             timer = threading.Timer(hit.for_s, work)
@@ -225,25 +242,12 @@ class Hitter:
             self._healers.append(timer)
 
 
-@contextmanager
-def disks(case: Case, bed: CommandBed, model: Path) -> Iterator[None]:
-    """File systems of their own for what the case fills."""
-    filled = {hit.victim for hit in case.hits if hit.kind == "DISK"}
-    places = {"state": (bed.state, _STATE_BYTES), "model": (model, _MODEL_BYTES)}
-    mounted = [places[name] for name in sorted(filled)]
-    for folder, size in mounted:
-        folder.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "chaos", folder], check=True)
-    try:
-        yield
-    finally:
-        for folder, _ in mounted:
-            subprocess.run(["umount", "--lazy", folder], check=False)
-
-
 def _send(process: psutil.Process, kind: str) -> bool:
     with suppress(psutil.Error):
-        process.send_signal(signal.SIGCONT if kind == "CONT" else _SIGNALS[kind])
+        if kind in _RLIMITS:
+            process.rlimit(*_RLIMITS[kind])
+        else:
+            process.send_signal(signal.SIGCONT if kind == "CONT" else _SIGNALS[kind])
         return True
     return False
 

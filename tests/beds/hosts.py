@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -45,11 +45,11 @@ for kept in "$bed" "$@"; do
 done
 mkdir -p /run/keep
 for kept in "$bed" "$@"; do
-    case $kept in /tmp/*) mkdir -p "/run/keep$kept"; mount --bind "$kept" "/run/keep$kept";; esac
+    case $kept in /tmp/*) mkdir -p "/run/keep$kept"; mount --rbind "$kept" "/run/keep$kept";; esac
 done
 mount --bind "$bed/$name/tmp" /tmp
 for kept in "$bed" "$@"; do
-    case $kept in /tmp/*) mount --bind "/run/keep$kept" "$kept";; esac
+    case $kept in /tmp/*) mount --rbind "/run/keep$kept" "$kept";; esac
 done
 mkdir -p /run/home
 mount --bind "$bed/$name/home" /run/home
@@ -191,13 +191,18 @@ class HostBed:
 
 @contextmanager
 def host_bed(
-    folder: Path, names: int | Sequence[str], *, isolated: bool | None = None
+    folder: Path,
+    names: int | Sequence[str],
+    *,
+    isolated: bool | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[HostBed]:
     """Hosts that accept log-ins with the key in the bed's home. names: theirs, or how many, which
     are then h1, h2, ...
 
-    isolated: with namespaces, which needs root; None: if this is root. Raises FileNotFoundError if
-    a system program is missing, and TimeoutError if a host does not start."""
+    isolated: with namespaces, which needs root; None: if this is root. environ: more variables of
+    whoever logs in. Raises FileNotFoundError if a system program is missing, and TimeoutError if a
+    host does not start."""
     isolated = os.geteuid() == 0 if isolated is None else isolated
     folder.mkdir(parents=True, exist_ok=True)
     keys = make_keys(folder)
@@ -216,10 +221,9 @@ def host_bed(
         hosts = []
         for name, (address, _) in places.items():
             # With namespaces, /etc/passwd names the home.
-            home = None if network else folder / name / "home"
-            host = _start(
-                folder, name, address, port, network, sshd_config(folder, keys, address, port, home)
-            )
+            home = {} if network else {"HOME": str(folder / name / "home")}
+            config = sshd_config(folder, keys, address, port, {**home, **(environ or {})})
+            host = _start(folder, name, address, port, network, config)
             stack.callback(host.switch_off)
             hosts.append(host)
         for host in hosts:

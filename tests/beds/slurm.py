@@ -104,6 +104,12 @@ class SlurmBed:
     folder: Path
     nodes: Sequence[SlurmNode] = ()
     environ: dict[str, str] = field(default_factory=dict)
+    daemons: _Daemons | None = None
+
+    def start_slurmd(self, node: SlurmNode) -> None:
+        """Again, after it has ended."""
+        assert self.daemons is not None
+        node.slurmd = self.daemons(node.name, _slurmd(node.name, node.network))
 
     def __getitem__(self, index: int) -> SlurmNode:
         return self.nodes[index]
@@ -165,7 +171,7 @@ def slurm_bed(
         stack.callback(_remove_control_groups, names if tracking == "cgroup" else ())
         stack.callback(_end_leftovers, bed)
         _start_munge(folder, stack)
-        start = _Daemons(bed, stack)
+        start = bed.daemons = _Daemons(bed, stack)
         start("slurmctld", ["slurmctld", "-D", "-c", "-i"])
         wait_until(
             lambda: _answers(controller, ports), _START_S, what=f"slurmctld, see {folder / 'log'},"

@@ -59,10 +59,10 @@ def make_keys(folder: Path) -> Keys:
 
 
 def sshd_config(
-    folder: Path, keys: Keys, address: str, port: int, home: Path | None = None
+    folder: Path, keys: Keys, address: str, port: int, environ: Mapping[str, str]
 ) -> Path:
     """Write the configuration of an sshd at `address:port`, with its default limits on log-ins.
-    home: HOME, by default the user's."""
+    environ: more variables of whoever logs in."""
     path = folder / f"sshd-{address}.conf"
     settings: dict[str, object] = {
         "ListenAddress": address,
@@ -75,8 +75,8 @@ def sshd_config(
         "PasswordAuthentication": "no",
         "PermitRootLogin": "prohibit-password",
     }
-    if home is not None:
-        settings["SetEnv"] = f"HOME={home}"
+    if environ:
+        settings["SetEnv"] = " ".join(f"{name}={value}" for name, value in environ.items())
     path.write_text(
         "".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8"
     )

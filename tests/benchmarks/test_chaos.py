@@ -58,8 +58,19 @@ def test_everything_is_drawn_where_it_can_happen() -> None:
     assert len({(case.replication, case.update, case.feature) for case in cases}) == 22
     assert {len(case.hits) for case in cases} == {1, 2, 3}
     local = {hit.kind for case in cases if case.place == LOCAL for hit in case.hits}
-    assert local == {"KILL", "STOP", "TERM", "DISK", "FILES", "MEMORY"}
+    assert local == {"KILL", "STOP", "TERM", "DISK", "FILES", "MEMORY", "CLOCK"}
     assert {hit.kind for case in cases for hit in case.hits} == {*local, "CUT", "SLOW"}
+    for what, where in (
+        ("forwarder of ", {HOSTS, SLURM}),
+        ("log-in to ", {HOSTS, SLURM}),
+        ("slurmd of ", {SLURM}),
+        ("home of ", {HOSTS}),
+        ("model", {LOCAL, HOSTS, SLURM}),
+        ("clock of ", {HOSTS, SLURM}),
+    ):
+        hit = [case for case in cases if any(h.victim.startswith(what) for h in case.hits)]
+        assert {case.place for case in hit} == where, what
+        assert what != "forwarder of " or all(case.encrypt for case in hit)
     assert all(hit.victim in case.tasks for case in cases for hit in case.hits if ":" in hit.victim)
 
 
@@ -86,6 +97,8 @@ def case(place: str = LOCAL, **fields: object) -> Case:
         (LOCAL, [Done(Hit("KILL", "guard"), None)], {0}),
         (HOSTS, [made("CUT", "h1", 4.0), made("KILL", "h2")], {0}),
         (HOSTS, [made("CUT", "h1", 41.0), made("KILL", "agent and guard of h2")], {0, 1, 3}),
+        (HOSTS, [made("KILL", "forwarder of h1"), made("KILL", "forwarder of h2")], {0}),
+        (SLURM, [made("KILL", "slurmd of n1", 3.0), made("CLOCK", "clock")], {0}),
     ],
 )
 def test_how_a_run_may_end(place: str, done: list[Done], codes: set[int]) -> None:
