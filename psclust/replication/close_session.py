@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
 import threading
 
@@ -22,15 +23,20 @@ def close(session: Session) -> None:
     tuning thread, up to a minute, or, where the clock was set back, until it is that time again:
     CancellationManager wakes the thread first, and is cancelled afterwards.
     """
-    thread = threading.Thread(target=_close, args=(session,), name="close", daemon=True)
-    thread.start()
-    thread.join(_CLOSE_S)
-    if thread.is_alive():
-        LOG.debug("a session is still closing after %g s", _CLOSE_S)
+    closed = threading.Event()
 
+    def work() -> None:
+        try:
+            session.close()
+        except tf.errors.OpError as error:
+            LOG.debug("closing a session: %s", error)
+        finally:
+            closed.set()
 
-def _close(session: Session) -> None:
     try:
-        session.close()
-    except tf.errors.OpError as error:
-        LOG.debug("closing a session: %s", error)
+        # Thread.start waits for ever for a thread that finds no memory to begin.
+        _thread.start_new_thread(work, ())
+    except RuntimeError:  # not even for its stack
+        work()
+    if not closed.wait(_CLOSE_S):
+        LOG.debug("a session is still closing after %g s", _CLOSE_S)
