@@ -21,6 +21,7 @@ _ESTIMATOR = "docs/tasks/estimator.md"
 _SCRIPT = "docs/tasks/tf1-script.md"
 _STRATEGY = "docs/tasks/parameter-server-strategy.md"
 _SCRIPTS = "docs/scripts.md"
+_ENDS = "docs/ends.md"
 
 # In TensorFlow 2 tf.losses, tf.metrics and others are Keras's, whose classes begin with a capital
 # letter.
@@ -197,5 +198,22 @@ _OF_COORDINATORS = (
     ),
 )
 
+_OF_LIMITS = (
+    Known(
+        re.compile(
+            r"From /job:(?P<job>\w+)/replica:0/task:(?P<task>\d+):\s+[^\n]*Too many open files"
+        ),
+        "{job}:{task} has no file descriptor left; raise the limit of its host (ulimit -Hn)",
+        _ENDS,
+        permanent=False,
+    ),
+)
+
 # The first that is found counts.
-KNOWN = (*_NAMES_THAT_ARE_GONE, *_OF_THE_ROLE, *_OF_DEVICES_AND_VARIABLES, *_OF_COORDINATORS)
+KNOWN = (
+    *_OF_LIMITS,
+    *_NAMES_THAT_ARE_GONE,
+    *_OF_THE_ROLE,
+    *_OF_DEVICES_AND_VARIABLES,
+    *_OF_COORDINATORS,
+)

@@ -341,6 +341,16 @@ def test_an_address_that_is_taken_has_a_remedy(monkeypatch: pytest.MonkeyPatch) 
             ),
             "two tasks save into one folder",
         ),
+        (
+            [
+                *raised("tensorflow.errors.UnavailableError: Graph execution error:"),
+                "",
+                "From /job:ps/replica:0/task:1:",
+                "failed to connect to all addresses; last error: INTERNAL: ipv4:127.0.0.1:4072: "
+                "socket: Too many open files",
+            ],
+            "ps:1 has no file descriptor left",
+        ),
     ],
 )
 def test_a_known_failure_has_its_remedy(lines: list[str], part: str) -> None:
