@@ -49,7 +49,8 @@ _KINDS: Mapping[str, tuple[int, Mapping[str, int]]] = {
 # Where they exist; all others do everywhere.
 _EXISTS: Mapping[str, Callable[[Case], bool]] = {
     **dict.fromkeys(("agent", "agent and guard", "link", "host clock"), lambda c: c.remote),
-    "log-in": lambda case: case.remote and case.moment == "start",
+    # On hosts, a log-in ends when the agent has begun.
+    "log-in": lambda case: case.place == SLURM or (case.place == HOSTS and _begins(case)),
     "forwarder": lambda case: case.encrypt,
     "home": lambda case: case.place == HOSTS,
     "slurmd": lambda case: case.place == SLURM,
@@ -148,13 +149,18 @@ def draw(seed: int, number: int) -> Case:
     )
     hits: list[Hit] = []
     for _ in range(chance.choice((1, 1, 2, 3))):
-        hit = _draw_hit(chance, bare, later=bool(hits))
+        hit = _draw_hit(chance, replace(bare, hits=tuple(hits)))
         if (hit.kind, hit.victim) not in {(other.kind, other.victim) for other in hits}:
             hits.append(hit)
-    return replace(bare, hits=tuple(hits))
+    on_login = place == HOSTS and "log-in" in hits[0].victim
+    return replace(bare, hits=tuple(hits), at=0.0 if on_login else bare.at)
 
 
-def _draw_hit(chance: random.Random, case: Case, *, later: bool) -> Hit:
+def _begins(case: Case) -> bool:
+    return case.moment == "start" and not case.hits
+
+
+def _draw_hit(chance: random.Random, case: Case) -> Hit:
     weights: dict[tuple[str, str], float] = {}
     for kind, (weight, parts) in _KINDS.items():
         here = {what: part for what, part in parts.items() if _exists(what, case)}
@@ -163,7 +169,7 @@ def _draw_hit(chance: random.Random, case: Case, *, later: bool) -> Hit:
     victim = _victim(chance, what, case)
     length = chance.uniform(*(LONG_S if kind == "CUT" and chance.random() < 0.3 else SHORT_S))
     lasts = kind in ("STOP", "CUT", "SLOW", "DISK") or what == "slurmd"
-    gap = chance.choice((0.0, 0.0, chance.uniform(0.0, 3.0))) if later else 0.0
+    gap = chance.choice((0.0, 0.0, chance.uniform(0.0, 3.0))) if case.hits else 0.0
     by_s = chance.choice(_STEPS_S) if kind == "CLOCK" else 0.0
     return Hit(kind, victim, round(length, 1) if lasts else 0.0, round(gap, 1), by_s)
 

@@ -156,6 +156,8 @@ class Hitter:
 
     def _lives(self, hit: Hit) -> bool:
         """Whether there is something to hit, at the start."""
+        if "log-in" in hit.victim:
+            return bool(self._processes(hit))
         status = self._status()
         if status is None or not status.tasks:
             return False
