@@ -67,9 +67,11 @@ class Hitter:
         return done
 
     def heal(self) -> None:
-        """Wait until whatever lasts is over."""
+        """Wait until whatever lasts is over. Hosts must agree on the time to start a run."""
         for thread in self._healers:
             thread.join()
+        if any(hit.victim.startswith("clock of ") for hit in self._case.hits):
+            self._ground.clocks.step(0.0)
 
     # ---- when
 
