@@ -36,7 +36,7 @@ SECONDS = {
 # The launcher, from the ground up. A part may import those below it; parts on one floor do not know
 # each other.
 LAUNCHER = (
-    ("errors", "framing"),
+    ("errors", "framing", "failed_threads"),
     ("placement",),
     ("spec",),
     ("rundir",),
@@ -51,7 +51,7 @@ LAUNCHER = (
 )
 # What runs inside tasks, from the ground up, and the parts of the launcher that it may use.
 TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examples",))
-SHARED = {"errors", "framing", "spec", "placement", "rundir"}
+SHARED = {"errors", "framing", "failed_threads", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
 WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/kubernetes/", "reach/slurm/", "reach/ssh/")

@@ -20,6 +20,7 @@ from psclust.agent import guard
 from psclust.agent.access import Identity
 from psclust.agent.addresses import every_own_address, network, own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
+from psclust.failed_threads import end_when_threads_fail
 from psclust.plan.task_environment import THREADS, HostEnvironment, library_environment
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
@@ -194,6 +195,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     transport = LocalTransport(agent, environ, library_environment(here), log=2, of_host=of_host)
     for load in request.warm:
         transport.warm(sys.executable, load, {})
+    end_when_threads_fail()
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
     service = AgentService(agent, forwarder)
     serve_agent(service, server)

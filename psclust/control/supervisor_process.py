@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from psclust.agent import guard
 from psclust.control.board_child import BoardCommand, start_board
 from psclust.errors import PsclustError
+from psclust.failed_threads import end_when_threads_fail
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.samples_file import SamplesFile
 from psclust.rundir.status import SAVED_CODE
@@ -97,6 +98,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     # not wait.
     from psclust.control.remote_transport import RemoteTransport
 
+    end_when_threads_fail()
     transport = RemoteTransport(local, request.folder, supervisor)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from psclust.failed_threads import end_when_threads_fail
 from psclust.runtime.quiet_import import quiet_import
 
 
@@ -13,6 +14,7 @@ def _run() -> int:
         from psclust.train.command_line import main
         from psclust.train.user_errors import show_from_the_user_on
     sys.excepthook = show_from_the_user_on
+    end_when_threads_fail()
     return main(sys.argv[1:], os.environ)
 
 
