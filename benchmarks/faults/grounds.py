@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -151,10 +152,14 @@ class Nodes(Ground):
         )
 
     def on_host(self, bed: CommandBed, host: str) -> list[psutil.Process]:
+        space = next((_name_space(process.pid) for process in self.daemons(host)), None)
         found = []
         for process in self._slurm.processes():
             with suppress(psutil.Error):
-                if process.environ().get("SLURMD_NODENAME") == host:
+                # A step's daemon has the environment of slurmd, and its host name.
+                if process.environ().get("SLURMD_NODENAME") == host or (
+                    process.name() == "slurmstepd" and _name_space(process.pid) == space
+                ):
                     found.append(process)
         return found
 
@@ -179,6 +184,12 @@ class Nodes(Ground):
             assert node.network is not None
             flush = [*node.network.command(node.name), "nft", "flush", "ruleset"]
             subprocess.run(flush, check=False, capture_output=True)
+
+
+def _name_space(pid: int) -> str:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/uts")
+    return ""
 
 
 def describe(process: psutil.Process) -> str:
