@@ -25,11 +25,11 @@ import ctypes, json, subprocess, sys, time
 
 clocks = [time.time(), time.clock_gettime(time.CLOCK_REALTIME), time.monotonic()]
 date = float(subprocess.run(["date", "+%s"], capture_output=True, text=True).stdout)
+until = (ctypes.c_long * 2)(int(time.time()) + 60, 0)
 print(json.dumps([*clocks, date]), flush=True)
 libc = ctypes.CDLL(None, use_errno=True)
 semaphore = ctypes.create_string_buffer(64)
 libc.sem_init(semaphore, 0, 0)
-until = (ctypes.c_long * 2)(int(time.time()) + 60, 0)
 print(libc.sem_timedwait(semaphore, until), ctypes.get_errno(), flush=True)
 """
 
