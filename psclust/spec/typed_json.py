@@ -1,5 +1,6 @@
 """Records as JSON, from files and requests that may be cut off, damaged, or of another program:
-each value has the type that its record declares, or the text is refused."""
+each value has the type that its record declares, or the text is refused. Agents and tasks read
+records, too, on hosts that have no pydantic."""
 
 from __future__ import annotations
 
