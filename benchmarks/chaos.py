@@ -159,7 +159,7 @@ def _write(case: Case, place: Ground, bed: CommandBed, model: Path) -> None:
         "args": ["--model-dir", str(model), "--set", f"batches={BATCHES}", *settings],
         "replication": case.replication,
         "update": case.update,
-        **({"encrypt": True} if case.encrypt else {}),
+        "encrypt": case.encrypt,
         "restart": {"backoff": 0.1},
         "deadlines": {"stop": 5, "lease": LEASE_S, "progress": PROGRESS_S},
         **place.keys(),

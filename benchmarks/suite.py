@@ -46,6 +46,7 @@ BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
         ["--gbit", "1", "10", "--models", "skewed", "small", "large", "embedding"],
         ["--table", "hooks", "--models", "skewed", "large"],
         ["--table", "best", "--gbit", "1", "10", "--models", "skewed", "large"],
+        ["--table", "encrypted", "--models", "skewed", "small"],
     ],
 }
 WITH_ROUNDS = ("first_step", "launch", "replication", "loop", "hosts", "wire")

@@ -7,8 +7,9 @@ the wire itself allows.
 Four hosts of `tests/beds/hosts.py`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at
 both ends. All else is as it is for a user: every row is a command that he may type
 (`wire_ways.py`), with psclust's defaults, this machine's congestion control and a session hook in
-the program. `--table hooks` compares programs with other hooks, `--table best` has options that
-make a step shorter.
+the program; but all are in the open, as rivals are by themselves. `--table encrypted` has what TLS,
+psclust's default, adds, `--table hooks` programs with other hooks, `--table best` options that make
+a step shorter.
 
 The models are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any
 computation. A worker prints its step every two seconds, rivals twice a second; the time of a step
@@ -49,6 +50,7 @@ WARM_STEPS, LEAST_S = 6, 4.0
 _HOSTS_FILE = """\
 name: bench
 hosts: {hosts}
+encrypt: false
 jobs: {{ps: 2, worker: 2}}
 """
 

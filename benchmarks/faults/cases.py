@@ -143,7 +143,7 @@ def draw(seed: int, number: int) -> Case:
     feature = chance.choice(features)
     moment = chance.choice(MOMENTS)
     at = {"start": chance.uniform(0.0, 4.0), "end": 0.97}.get(moment, chance.uniform(0.1, 0.8))
-    encrypt = place != LOCAL and chance.random() < 0.3
+    encrypt = place != LOCAL and chance.random() < 0.7
     bare = Case(
         seed, number, place, replication, update, feature, moment, round(at, 2), encrypt=encrypt
     )
