@@ -187,13 +187,16 @@ def test_agents_behind_closed_ports_are_reached_through_ssh(
             host.run("nft", "delete", "table", "inet", "fence")
 
 
-def test_no_port_of_a_cluster_answers_on_another_interface(far: CommandBed, hosts: HostBed) -> None:
-    far.done("up", "-d", "-H", hosts.names, "--ps", "2", "--workers", "2")
+@pytest.mark.parametrize("encrypt", ["--encrypt", "--no-encrypt"])
+def test_no_port_of_a_task_answers_on_another_interface(
+    far: CommandBed, hosts: HostBed, encrypt: str
+) -> None:
+    far.done("up", "-d", encrypt, "-H", "h1,h2", "--ps", "1", "--workers", "1")
     for task in far.status().tasks:
         host = next(host for host in hosts.hosts if host.name == task.host)
         port = (task.address or "").rpartition(":")[2]
-        assert _accepts(host, host.address, port)
-        assert not _accepts(host, "127.0.0.1", port)
+        assert _accepts(host, host.address, port) == (encrypt == "--no-encrypt")
+        assert _accepts(host, "127.0.0.1", port) == (encrypt == "--encrypt")
     far.done("down")
 
 

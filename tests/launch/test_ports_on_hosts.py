@@ -26,7 +26,7 @@ LISTEN = (
 @contextmanager
 def _squatter(host: BedHost, port: int) -> Iterator[None]:
     """Somebody else's server on a port of the host."""
-    command = host.command(sys.executable, "-c", LISTEN, host.address, str(port))
+    command = host.command(sys.executable, "-c", LISTEN, "0.0.0.0", str(port))
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
     ) as process:
@@ -48,9 +48,10 @@ def test_a_range_just_wide_enough_does_also_where_somebody_has_a_port_of_it(
 ) -> None:
     # A port of each host for its agent, one for its task, and on one of them a squatter's.
     with _squatter(hosts[1], 2300):
-        far.done(
+        said = far.done(
             "up", "-d", "-H", hosts.names, "--ps", "2", "--workers", "2", "--ports", "2300-2302"
         )
+        assert "not encrypted: `ports: 2300-2302` has no port for each task alone" in said
         addresses = _addresses(far)
         assert [address.rpartition(":")[0] for address in addresses] == [
             host.address for host in hosts.hosts
@@ -69,7 +70,7 @@ def test_a_port_that_somebody_has_on_one_host_is_named_with_who_has_it(
         before = left(hosts)
         said = far.fails(3, "up")
         assert re.search(
-            rf"h2: worker:1: {re.escape(hosts[1].address)}:2223 is already in "
+            r"h2: worker:1: 127\.0\.0\.1:2223 is already in "
             r"use by \S+ \(pid \d+\)",
             said,
         ), said

@@ -63,10 +63,10 @@ def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_an
     for host in hosts.hosts:
         assert log_ins(host) == 1
         assert commands(host) == [planned["remote"][host.name]]
-        # The agent, its guard, the fork server, and the servers.
+        # The agent, its guard, its forwarder, the fork server, and the servers.
         wait_until(
-            lambda host=host: len(host.programs()) == 3 + 4,
-            what=f"seven processes on {host.name}: {host.programs()}",
+            lambda host=host: len(host.programs()) == 4 + 4,
+            what=f"eight processes on {host.name}: {host.programs()}",
         )
 
     assert "64 tasks, none is alive" in far.done("down")

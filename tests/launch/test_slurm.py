@@ -25,16 +25,16 @@ _FOUND = (
 @pytest.mark.tensorflow
 @in_all_four_ways(cheap=("between-graph", "--async"))
 def test_the_digits_are_learned_on_four_nodes(
-    job: CommandBed, slurm: SlurmBed, replication: str, update: str
+    job: CommandBed, replication: str, update: str
 ) -> None:
     said = job.done(*typed(f"up --ps 2 --workers 4 --replication {replication} {update} {DIGITS}"))
     assert re.match(_FOUND, said), said
     assert is_learned(said), said
     status = job.status()
     assert {task.host for task in status.tasks} == {"n1", "n2", "n3", "n4"}
-    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {
-        node.address for node in slurm.nodes
-    }
+    # Encrypted, by psclust's own wire, too.
+    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {"127.0.0.1"}
+    assert "is used, which takes more time" not in said
 
 
 @pytest.mark.long
