@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,44 +90,6 @@ const char *tls_load(void *library) {
     return NULL;
 }
 
-static int use_certificate(SSL_CTX *context, const char *pem, int is_authority) {
-    BIO *text = api.BIO_new_mem_buf(pem, (ptrdiff_t)strlen(pem));
-    X509 *found = text != NULL ? api.PEM_read_bio_X509(text, NULL, NULL, NULL) : NULL;
-    int used = found != NULL &&
-               (is_authority ? api.X509_STORE_add_cert(api.SSL_CTX_get_cert_store(context), found)
-                             : api.SSL_CTX_use_certificate(context, found));
-    if (found != NULL)
-        api.X509_free(found);
-    if (text != NULL)
-        api.BIO_free(text);
-    return used;
-}
-
-static int use_key(SSL_CTX *context, const char *pem) {
-    BIO *text = api.BIO_new_mem_buf(pem, (ptrdiff_t)strlen(pem));
-    EVP_PKEY *found = text != NULL ? api.PEM_read_bio_PrivateKey(text, NULL, NULL, NULL) : NULL;
-    int used = found != NULL && api.SSL_CTX_use_PrivateKey(context, found);
-    if (found != NULL)
-        api.EVP_PKEY_free(found);
-    if (text != NULL)
-        api.BIO_free(text);
-    return used;
-}
-
-SSL_CTX *tls_context(const char *key, const char *certificate, const char *authority) {
-    SSL_CTX *context = api.SSL_CTX_new(api.TLS_method());
-    if (context == NULL)
-        return NULL;
-    api.SSL_CTX_set_verify(context, VERIFY_PEER | FAIL_IF_NO_PEER_CERT, NULL);
-    api.SSL_CTX_set_mode(context, PARTIAL_WRITE | MOVING_WRITE_BUFFER);
-    if (api.SSL_CTX_set_min_proto_version(context, VERSION_1_3) &&
-        api.SSL_CTX_set_num_tickets(context, 0) && use_certificate(context, certificate, 0) &&
-        use_key(context, key) && use_certificate(context, authority, 1))
-        return context;
-    api.SSL_CTX_free(context);
-    return NULL;
-}
-
 /* The socket of a connection. BoringSSL's own would raise SIGPIPE where the peer is gone. */
 
 static int fd_of(BIO *bio) {
@@ -167,11 +128,48 @@ static void make_method(void) {
     api.BIO_meth_set_ctrl(method, bio_control);
 }
 
+static int use_certificate(SSL_CTX *context, const char *pem, int is_authority) {
+    BIO *text = api.BIO_new_mem_buf(pem, (ptrdiff_t)strlen(pem));
+    X509 *found = text != NULL ? api.PEM_read_bio_X509(text, NULL, NULL, NULL) : NULL;
+    int used = found != NULL &&
+               (is_authority ? api.X509_STORE_add_cert(api.SSL_CTX_get_cert_store(context), found)
+                             : api.SSL_CTX_use_certificate(context, found));
+    if (found != NULL)
+        api.X509_free(found);
+    if (text != NULL)
+        api.BIO_free(text);
+    return used;
+}
+
+static int use_key(SSL_CTX *context, const char *pem) {
+    BIO *text = api.BIO_new_mem_buf(pem, (ptrdiff_t)strlen(pem));
+    EVP_PKEY *found = text != NULL ? api.PEM_read_bio_PrivateKey(text, NULL, NULL, NULL) : NULL;
+    int used = found != NULL && api.SSL_CTX_use_PrivateKey(context, found);
+    if (found != NULL)
+        api.EVP_PKEY_free(found);
+    if (text != NULL)
+        api.BIO_free(text);
+    return used;
+}
+
+SSL_CTX *tls_context(const char *key, const char *certificate, const char *authority) {
+    SSL_CTX *context = api.SSL_CTX_new(api.TLS_method());
+    if (context == NULL)
+        return NULL;
+    if (method == NULL)
+        make_method();
+    api.SSL_CTX_set_verify(context, VERIFY_PEER | FAIL_IF_NO_PEER_CERT, NULL);
+    api.SSL_CTX_set_mode(context, PARTIAL_WRITE | MOVING_WRITE_BUFFER);
+    if (api.SSL_CTX_set_min_proto_version(context, VERSION_1_3) &&
+        api.SSL_CTX_set_num_tickets(context, 0) && use_certificate(context, certificate, 0) &&
+        use_key(context, key) && use_certificate(context, authority, 1))
+        return context;
+    api.SSL_CTX_free(context);
+    return NULL;
+}
+
 static BIO *bio_of(Tls *tls) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    BIO *made;
-    pthread_once(&once, make_method);
-    made = method != NULL ? api.BIO_new(method) : NULL;
+    BIO *made = method != NULL ? api.BIO_new(method) : NULL;
     if (made != NULL) {
         api.BIO_set_data(made, tls);
         api.BIO_set_init(made, 1);

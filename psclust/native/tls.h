@@ -14,7 +14,7 @@ typedef struct Tls Tls;
 const char *tls_load(void *library);
 
 /* One side's key and certificate, and the authority that has signed the other side's; all PEM.
- * NULL: one of them cannot be used. */
+ * NULL: one of them cannot be used. Not for two threads at once. */
 SSL_CTX *tls_context(const char *key, const char *certificate, const char *authority);
 
 /* On a connected socket, which stays the caller's and does not block from then on. name: in the

@@ -92,9 +92,7 @@ def _open(host: BedHost) -> list[int]:
     """The ports of the range that other hosts reach there."""
     low, high = map(int, PORTS.split("-"))
     listening = [line.split()[3] for line in host.run("ss", "-ltnH").splitlines()]
-    ports = [
-        int(address.rpartition(":")[2]) for address in listening if not address.startswith("127.")
-    ]
+    ports = [int(address.rpartition(":")[2]) for address in listening if "127.0.0.1" not in address]
     return sorted(port for port in ports if low <= port <= high)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -76,6 +77,7 @@ def test_a_stopped_server_is_told_by_what_it_has_not_read(
             look(number, 0)
         assert found == []
         process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # all its threads
         for number in range(13, 26):
             for peer in peers:
                 peer.sendall(b"x" * PIECE)
