@@ -93,7 +93,8 @@ class AgentReply:
     address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
     None if it was not built. environ: the variables that tasks inherit and that planning depends
     on. cores: how many it may use. addresses: all of this host. forwarder: the port of its
-    forwarder, 0 without one. network: see `psclust.agent.addresses.network`.
+    forwarder, 0 without one. network: see `psclust.agent.addresses.network`. tls: of its forwarder
+    (`psclust.forward.tls.expected_tls`).
     """
 
     pid: int
@@ -108,6 +109,7 @@ class AgentReply:
     addresses: tuple[str, ...]
     forwarder: int
     network: str
+    tls: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -206,7 +208,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     address = choose_address(request)
     port = add_secure_port(server, credentials, address, request.ports)
     server.start()
-    reply = _reply((address, port), folder, here, forwarder.port if forwarder else 0)
+    reply = _reply((address, port), folder, here, forwarder)
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")
     agent.run(transport)
@@ -222,7 +224,10 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
 
 
 def _reply(
-    listens: tuple[str, int], folder: RunFolder, here: HostEnvironment, forwarder: int
+    listens: tuple[str, int],
+    folder: RunFolder,
+    here: HostEnvironment,
+    forwarder: ForwarderProcess | None,
 ) -> AgentReply:
     return AgentReply(
         os.getpid(),
@@ -234,8 +239,9 @@ def _reply(
         _planned_with(here.environ),
         len(os.sched_getaffinity(0)),
         tuple(every_own_address()),
-        forwarder,
+        forwarder.port if forwarder is not None else 0,
         network(),
+        forwarder.tls if forwarder is not None else "",
     )
 
 

@@ -21,7 +21,7 @@ from psclust import framing
 from psclust.errors import StartError
 from psclust.forward import wires
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials
+from psclust.forward.tls import Credentials, expected_tls
 from psclust.spec.tensorflow_builds import LIBRARY
 from psclust.transport.ports import listen_in
 
@@ -49,11 +49,13 @@ class ForwarderProcess:
         peer_timeout_s: float,
         ports: str | None,
     ) -> None:
+        tensorflow = find_tensorflow()
+        self.tls = expected_tls(native, tensorflow)
         self._first = json.dumps(
             {
                 "credentials": asdict(credentials),
                 "native": native,
-                "tensorflow": find_tensorflow(),
+                "tensorflow": tensorflow,
                 "peer_timeout_s": peer_timeout_s,
             }
         ).encode()

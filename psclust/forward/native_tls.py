@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any
 
-from psclust.forward.tls import LIMIT_S, Credentials
+from psclust.forward.tls import LIMIT_S, NATIVE, Credentials
 
 _LIMIT_MS = int(LIMIT_S * 1000)
 
@@ -16,7 +16,7 @@ class NativeTls:
     """native: the path of psclust's library; tensorflow: of TensorFlow's. Raises OSError where they
     do not fit."""
 
-    name = "TensorFlow's BoringSSL"
+    name = NATIVE
 
     def __init__(self, native: str, tensorflow: str, credentials: Credentials) -> None:
         self._c = ctypes.CDLL(native)

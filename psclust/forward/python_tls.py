@@ -8,13 +8,13 @@ import socket
 import ssl
 from contextlib import suppress
 
-from psclust.forward.tls import LIMIT_S, Credentials
+from psclust.forward.tls import LIMIT_S, PYTHON, Credentials
 
 _ROOM = 1 << 17
 
 
 class PythonTls:
-    name = "Python's ssl"
+    name = PYTHON
 
     def __init__(self, credentials: Credentials) -> None:
         self._contexts = {

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+NATIVE, PYTHON = "TensorFlow's BoringSSL", "Python's ssl"
 LIMIT_S = 10.0
 """For the peer to greet, and to say what it wants."""
+
+
+def expected_tls(native: str | None, tensorflow: str | None) -> str:
+    """What `chosen_tls.choose_tls` chooses, with a TensorFlow that has all that it needs."""
+    return NATIVE if native is not None and tensorflow is not None else PYTHON
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from psclust.agent.lease import LOGIN_S, granted_s
 from psclust.errors import PsclustError, UsageError
+from psclust.forward.tls import PYTHON
 from psclust.launch.footprints import record_footprints
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
@@ -29,6 +30,7 @@ from psclust.spec.user_files import read_text
 from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
+    from psclust.agent.process import AgentReply
     from psclust.control.bootstrap import AgentFolders
     from psclust.control.supervisor_client import SupervisorClient
     from psclust.reach.connections import Connections
@@ -113,7 +115,17 @@ def start_host_agents(
             pythons, agent_folders, settings, lambda access: client.add_agents([access])
         )
         addresses = common_addresses(client, replies, settings)
+    _say_slow_tls(replies, say)
     return remote_hosts(replies, agent_folders, addresses)
+
+
+def _say_slow_tls(replies: Mapping[str, AgentReply], say: Callable[[str], None]) -> None:
+    slow = [host for host, reply in replies.items() if reply.tls == PYTHON]
+    if slow:
+        say(
+            f"{', '.join(slow)}: TLS by {PYTHON}, which takes three times the CPU: psclust was "
+            "installed without a C compiler, or there is no TensorFlow"
+        )
 
 
 def _agents_of(file: ClusterFile) -> LiveAgents:
