@@ -130,7 +130,7 @@ def test_equal_hosts_are_well() -> None:
         (
             {"clock": 3600.0},
             (
-                "problem c clock: 3600 s ahead of this machine's. Set it: "
+                "note c clock: 3600 s ahead of this machine's. Set it: "
                 "chronyd or timedatectl set-ntp true."
             ),
         ),

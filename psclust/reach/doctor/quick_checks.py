@@ -17,7 +17,6 @@ TENSORFLOW = "2.15"  # the oldest that psclust is made for
 _LITTLE_DISK = 1_000_000_000  # bytes
 _LITTLE_MEMORY = 500_000_000
 _SKEW_S = 2.0  # by which times in logs may disagree before it is worth a note
-_WRONG_CLOCK_S = 60.0  # beyond which certificates are refused
 
 
 def quick(facts: Iterable[HostFacts]) -> list[Finding]:
@@ -118,11 +117,7 @@ def _clock(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
         yield Verdict("ok", "right")
     else:
         text = f"{off:.0f} s {'ahead of' if host.clock > 0 else 'behind'} this machine's"
-        yield Verdict(
-            "problem" if off > _WRONG_CLOCK_S else "note",
-            text,
-            "Set it: chronyd or timedatectl set-ntp true.",
-        )
+        yield Verdict("note", text, "Set it: chronyd or timedatectl set-ntp true.")
 
 
 QUICK_CHECKS: Mapping[str, Callable[[HostFacts, _Usual], Iterator[Verdict]]] = {
