@@ -221,7 +221,7 @@ def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
     said = bed.done("top", "--json", "--interval", "0.5")
     first, second = json.loads(said)
     assert (first["task"], first["state"], second["state"]) == ("worker:0", "running", "frozen")
-    assert first["cpu_cores"] > 0.1 > second["cpu_cores"]
+    assert first["cpu_cores"] > 0.02 > second["cpu_cores"]  # of a busy machine
     assert first["memory_bytes"] > 1_000_000
     assert first["received_bytes_per_s"] == first["sent_bytes_per_s"] == 0
     code, said = bed.run("top", "--once", "--interval", "0.5")
