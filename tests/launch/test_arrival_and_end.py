@@ -57,8 +57,9 @@ def test_a_cluster_is_up_when_its_ps_script_answers_and_until_then_up_says_what_
 
 
 def test_no_cluster_is_up_whose_program_failed_at_once(bed: CommandBed) -> None:
-    bed.write("train.py", "import sys\nsys.exit('no such data')\n")
-    bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: train.py\npreload: false\n")
+    # A shell begins in no time, on a busy machine, too.
+    failing = "{count: 2, run: [sh, -c, 'echo no such data; exit 1']}"
+    bed.write("psclust.yaml", f"jobs: {{worker: {failing}}}\n")
     said = bed.fails(1, "up")
     assert "no such data" in said
     assert "is up" not in said
