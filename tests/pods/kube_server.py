@@ -206,10 +206,11 @@ class KubeServer:
         if name not in self.running:
             return _failure(404, f'pods "{name}" not found')
         assert self.bed is not None
+        pod = self.running[name]
+        while pod.main() is None and pod.process.poll() is None:  # it has only just begun
+            await asyncio.sleep(_LOOK_S)
         try:
-            command, env, folder = self.bed.exec(
-                self.running[name], request.query.getall("command")
-            )
+            command, env, folder = self.bed.exec(pod, request.query.getall("command"))
         except OSError:
             return _failure(400, f"container task is not running in {name}")
         return await serve_exec(
