@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* RECORD: the most that TLS encrypts as one (RFC 8446, 5.1). */
-enum { ROOM = 1 << 17, RECORD = 1 << 14 };
+enum { ROOM = 1 << 17 };
 
 /* What has been read from one side and not yet written to the other. */
 typedef struct {
@@ -72,7 +71,7 @@ static void receive_some(Carried *carried, int readable) {
     if (readable && is_empty(way) && !way->ended) {
         way->from = way->to = 0;
         /* After a part of a record there is seldom another: poll tells. */
-        for (int got = RECORD; way->to < ROOM && got >= RECORD; way->to += got) {
+        for (int got = TLS_RECORD; way->to < ROOM && got >= TLS_RECORD; way->to += got) {
             ssize_t result =
                 tls_receive(carried->tls, way->bytes + way->to, (size_t)(ROOM - way->to));
             got = moved_by_tls(carried, result);

@@ -6,8 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RECORD = 1 << 14 }; /* the most that TLS encrypts as one (RFC 8446, 5.1) */
-
 ssize_t channel_receive(Channel *channel, void *to, size_t size) {
     if (channel->tls != NULL)
         return tls_receive(channel->tls, to, size);
@@ -17,8 +15,8 @@ ssize_t channel_receive(Channel *channel, void *to, size_t size) {
 /* A header and the values after it as one record, if they are so few: what receives them wakes
  * once. */
 static ssize_t send_record(Tls *tls, const struct iovec parts[2]) {
-    char both[RECORD];
-    size_t first = parts[0].iov_len, room = RECORD - first;
+    char both[TLS_RECORD];
+    size_t first = parts[0].iov_len, room = TLS_RECORD - first;
     size_t second = parts[1].iov_len < room ? parts[1].iov_len : room;
     memcpy(both, parts[0].iov_base, first);
     memcpy(both + first, parts[1].iov_base, second);
@@ -29,7 +27,7 @@ ssize_t channel_send(Channel *channel, struct iovec parts[2]) {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     if (channel->tls == NULL)
         return sendmsg(channel->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (parts[0].iov_len > 0 && parts[0].iov_len < RECORD && parts[1].iov_len > 0)
+    if (parts[0].iov_len > 0 && parts[0].iov_len < TLS_RECORD && parts[1].iov_len > 0)
         return send_record(channel->tls, parts);
     struct iovec *next = parts[0].iov_len > 0 ? &parts[0] : &parts[1];
     return tls_send(channel->tls, next->iov_base, next->iov_len);

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* The most that TLS encrypts as one (RFC 8446, 5.1). */
+enum { TLS_RECORD = 1 << 14 };
+
 typedef struct ssl_ctx_st SSL_CTX;
 typedef struct Tls Tls;
 

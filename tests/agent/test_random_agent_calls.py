@@ -16,13 +16,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beds.calls import answer
 from beds.plans import program_plan
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.agent import Agent
 from psclust.agent.agent_calls import agent_stub, serve_agent
 from psclust.agent.agent_service import AgentService
 from psclust.agent.records import plan_message, plan_of
-from psclust.agent.refusal import refusal
 from psclust.agent.update_stream import stream_updates
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import ClusterFolder
@@ -97,14 +97,7 @@ class Bench:
 
     def call(self, name: str, data: bytes) -> bytes | None:
         """None: refused, in a sentence."""
-        method = self.channel.unary_unary(f"/psclust.agent.v1.Agent/{name}")
-        try:
-            return bytes(method(data, timeout=PATIENCE_S))
-        except grpc.RpcError as error:
-            refused = refusal(error)
-            if refused is None or not str(refused).strip() or "Traceback" in str(refused):
-                raise
-            return None
+        return answer(self.channel, f"/psclust.agent.v1.Agent/{name}", data)
 
 
 @pytest.fixture(scope="module")

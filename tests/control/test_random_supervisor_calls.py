@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beds.calls import answer
 from beds.damage import DATA, damaged, likely
 from beds.plans import program_plan
-from psclust.agent.refusal import refusal
 from psclust.control.remote_transport import RemoteTransport
 from psclust.control.supervisor_process import serve
 from psclust.control.supervisor_service import StopRequest
@@ -109,14 +109,8 @@ class Bench:
 
     def call(self, name: str, data: bytes) -> str | None:
         """None: refused, in a sentence."""
-        method = self.channel.unary_unary(f"/psclust.Supervisor/{name}")
-        try:
-            return bytes(method(data, timeout=PATIENCE_S)).decode()
-        except grpc.RpcError as error:
-            refused = refusal(error)
-            if refused is None or not str(refused).strip() or "Traceback" in str(refused):
-                raise
-            return None
+        found = answer(self.channel, f"/psclust.Supervisor/{name}", data)
+        return None if found is None else found.decode()
 
 
 @pytest.fixture(scope="module")
