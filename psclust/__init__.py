@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from psclust.api.local_cluster import LocalCluster
     from psclust.api.run import Run
     from psclust.replication.model import EstimatorSpec, ModeKeys, Shard
+    from psclust.replication.parts.part_list import ranges
     from psclust.replication.statistics.batch_norm import batch_normalization
     from psclust.train import schedules as schedules
     from psclust.train.config import TrainConfig
@@ -33,6 +34,7 @@ _HOMES = {
     "ModeKeys": "psclust.replication.model",
     "Shard": "psclust.replication.model",
     "TrainConfig": "psclust.train.config",
+    "ranges": "psclust.replication.parts.part_list",
 }
 _MODULES = {"estimator": "psclust.estimator", "schedules": "psclust.train.schedules"}
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "TrainConfig",
     "__version__",
     "batch_normalization",
+    "ranges",
     "schedules",
 ]
 

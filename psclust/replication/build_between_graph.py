@@ -81,7 +81,12 @@ def build_between_graph(
     plan = plan_between_graph(
         model.config, layout, replica, sync=sync, backups=backups, bounded=bounded
     )
-    state = create_state(layout, model.config.accumulate, inputs=plan.inputs)
+    state = create_state(
+        layout,
+        model.config.accumulate,
+        inputs=plan.inputs,
+        parts=model.parts if model.config.handed_out else None,
+    )
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     with tf.device(layout.client):

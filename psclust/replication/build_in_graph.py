@@ -30,7 +30,7 @@ from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes
 from psclust.replication.statistics.tower_statistics import move_own
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
-from psclust.replication.towers.tower import Tower, build_tower, refuse_train_op
+from psclust.replication.towers.tower import Tower, build_tower, refuse_train_op, taken_by
 from psclust.replication.towers.tower_all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.apply_update import apply_update
@@ -59,7 +59,12 @@ def build_in_graph(
     bound. Raises UsageError as `plan_in_graph` does, and if the user's functions break their
     contract."""
     plan = plan_in_graph(model.config, layout, sync=sync, bounded=bounded)
-    state = create_state(layout, model.config.accumulate, together=plan.split_on is not None)
+    state = create_state(
+        layout,
+        model.config.accumulate,
+        together=plan.split_on is not None,
+        parts=model.parts if model.config.handed_out else None,
+    )
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     towers = _build_towers(model, optimizer, layout, plan)
@@ -140,8 +145,10 @@ def _combined_step(
         )
         if plan.own_statistics:
             applied = [*applied, *move_own(towers, plan.towers, state, settings.statistics_every)]
+    with tf.device(layout.client):
+        taken = taken_by(towers)
     step = (
-        state.advance(applied, batches=used)
+        state.advance(applied, batches=used, taken=taken)
         if plan.split_on is None
         else state.advance(applied, replica=0)
     )
@@ -153,7 +160,7 @@ def _combined_step(
         loss = tf.reduce_sum(
             tf.stack([tf.cast(loss, tf.float64) for loss in losses]) * weights
         ) / tf.reduce_sum(weights)
-    return step_ops(layout.client, step, loss, total)
+    return step_ops(layout.client, step, loss, total, taken=taken)
 
 
 def _after_refresh(

@@ -50,6 +50,7 @@ def plan_in_graph(
             "raise the ps count (--ps 1)"
         )
     several = len(layout.workers) > 1
+    _refuse_with_parts(settings, bounded=bounded)
     if several and settings.split_batch and not sync:
         raise UsageError(
             "split_batch splits each batch over towers that step together, "
@@ -115,6 +116,8 @@ def plan_between_graph(
             "raise the ps count (--ps 1)"
         )
     every, each = layout.towers.workers, len(layout.devices)
+    together = each * settings.accumulate if sync else 1
+    _refuse_with_parts(settings, bounded=bounded, backups=backups, together=together)
     _own_statistics(settings, len(every), together=False)
     # One worker alone is in step with all there are.
     share_moments = _shares_moments(settings, len(every), sync=sync or len(layout.workers) == 1)
@@ -132,6 +135,30 @@ def plan_between_graph(
         and not bounded
         and not (sync and (backups or one_way_in_step(settings))),
     )
+
+
+def _refuse_with_parts(
+    settings: Settings, *, bounded: bool, backups: int = 0, together: int = 1
+) -> None:
+    """Raises UsageError for what parts of the data that are handed out do not go with. together:
+    how many batches a worker adds up for a message of the barrier."""
+    if not settings.handed_out:
+        return
+    found = {
+        "split_batch": settings.split_batch,
+        "drop_uneven": settings.drop_uneven,
+        "a bound on staleness (max_staleness)": bounded,
+        "backup_workers": backups > 0,
+        "several batches of a worker in a synchronous step (accumulate, several devices)": (
+            together > 1
+        ),
+    }
+    names = [name for name, wanted in found.items() if wanted]
+    if names:
+        raise UsageError(
+            f"the data is handed out in parts, which does not go with {', '.join(names)}: "
+            "leave that out, or train with `input: sharded`"
+        )
 
 
 def one_way(settings: Settings) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from psclust.errors import UsageError
+from psclust.replication.parts.part_list import PartList
 from psclust.replication.settings import Settings
 from psclust.replication.tf_types import Dataset, Operation, Optimizer, Tensor, Tensors, Variable
 
@@ -97,6 +98,12 @@ class Model(Protocol):
     def input_on_client(self) -> bool: ...
     @property
     def config(self) -> Settings: ...
+    @property
+    def parts(self) -> PartList | None:
+        """Of the data to train on; None for a program that has not divided it."""
+
+    def part_dataset(self, part: Tensor) -> Dataset:
+        """The batches of one part."""
 
     def dataset(self, mode: str, shard: Shard) -> Dataset:
         """A dataset of batches."""

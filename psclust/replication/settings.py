@@ -22,6 +22,7 @@ class Settings:
     split_batch: bool = False
     drop_uneven: bool = False
     local_copies: bool = True
+    handed_out: bool = False
 
 
 def refuse_ignored(settings: Settings) -> None:

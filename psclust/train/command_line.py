@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         program = load_program(options.program)
         program = program.with_params(
             parse_changes(options.changes, program.params or {})
-        ).with_config(options.config)
+        ).with_config([*options.config, *(["handed_out=true"] if context.elastic else [])])
         if describing:
             sys.stdout.write(f"{_describe(program, environment)}\n")
             return 0
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
                 _model_dir(options, context, scratch),
                 _reporter(options, context),
             )
-            job.end_request.listen()
+            job.end_request.listen(elastic=context.elastic)
             run(job)
             if (
                 context.is_chief

@@ -28,6 +28,7 @@ _POSITIVE = (
     "summary_steps",
     "stop_after",
     "device_count",
+    "epochs",
 )
 
 
@@ -78,11 +79,21 @@ class TrainConfig(Settings):
         back as soon as it is updated, while gradients still leave. Without effect where an update
         needs all gradients at once (clip_norm, nan_guard "gradients"), with --max-staleness, and
         between-graph with --sync. A hook that writes to a trained variable is seen one step later.
+    epochs: of a program with data_parts, how often it trains on each part; None: for ever.
+    shuffle_parts: in another order in every epoch, by the program's seed.
+    handed_out: workers claim the parts one after another, in place of each having its own; the
+        cluster file's `input: handed_out` sets it.
+    at_most_once: a part that a worker had begun when it died is left as it is, so that no example
+        is used twice in an epoch even if input_fn does not give a part's batches in the same order
+        again. By default it goes on after the last batch that was used.
     device_count: how many devices, with a tower on each, a process uses: of its GPUs or, if it has
         none, of CPU devices. None: all GPUs, else one CPU. Bare servers get their devices from the
         cluster file; this limits how many are used.
     """
 
+    epochs: int | None = 1
+    shuffle_parts: bool = False
+    at_most_once: bool = False
     summary_steps: int | None = None
     profile_steps: tuple[int, ...] = ()
     stop_after: int | None = None
@@ -98,8 +109,9 @@ class TrainConfig(Settings):
             self._need(name, lambda value: value is None or value > 0, "a positive number")
         for name in _WHOLE:
             self._need(name, lambda value: isinstance(value, int), "a whole number")
-        if self.device_count is not None:
-            self._need("device_count", lambda value: isinstance(value, int), "a whole number")
+        for name in ("device_count", "epochs"):
+            if getattr(self, name) is not None:
+                self._need(name, lambda value: isinstance(value, int), "a whole number")
         self._need(
             "weight_decay", lambda value: value >= 0 and math.isfinite(value), "zero or more"
         )

@@ -10,7 +10,9 @@ from inspect import Parameter
 from typing import Any, TypeVar
 
 from psclust.errors import UsageError
+from psclust.replication.input.upcoming import every_part
 from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
+from psclust.replication.parts.part_list import PartList, checked_parts
 from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.train.compared_tensors import comparisons_noticed
 from psclust.train.config import TrainConfig, changed
@@ -34,6 +36,9 @@ class Definition:
     input_on_client: bool = field(default=False, kw_only=True)
     predict_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
     serving_input_receiver_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
+    data_parts: Sequence[Any] | Callable[..., Sequence[Any]] | None = field(
+        default=None, kw_only=True
+    )
     config: TrainConfig = field(default=TrainConfig(), kw_only=True)
     # Places in these functions that have warned.
     _compared: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -71,8 +76,46 @@ class Definition:
         """Whether there is input to predict for."""
         return self.predict_input_fn is not None or _takes(self.input_fn, "mode")
 
+    @property
+    def parts(self) -> PartList | None:
+        """Raises UsageError, see `checked_parts`, and where parts are to be handed out and the
+        program has none."""
+        config, found = self.config, self.data_parts
+        if found is None:
+            if config.handed_out:
+                raise UsageError(
+                    "`input: handed_out` needs a program with parts: "
+                    "psclust.Program(..., data_parts=[names of files]) or "
+                    "data_parts=psclust.ranges(examples, size), and an input_fn that takes `part`"
+                )
+            return None
+        if callable(found):
+            found = call_with(found, params=dict(self.params or {}))
+        return PartList(
+            checked_parts(found),
+            config.epochs,
+            shuffled=config.shuffle_parts,
+            seed=self.seed or 0,
+            once=config.at_most_once,
+        )
+
+    def part_dataset(self, part: Tensor) -> Any:
+        offered = {"mode": ModeKeys.TRAIN, "params": dict(self.params or {}), "part": part}
+        if not _takes(self.input_fn, "part"):
+            raise UsageError(
+                "the program has data_parts, and its input_fn takes no `part`: "
+                "write def input_fn(part, params) -> the batches of that part"
+            )
+        with refusals("input_fn", ModeKeys.TRAIN), comparisons_noticed(self._compared):
+            return call_with(self.input_fn, **offered)
+
     def dataset(self, mode: str, shard: Shard) -> Any:
+        parts = self.parts if mode == ModeKeys.TRAIN else None
+        if parts is not None:
+            return every_part(self, parts, shard.index, shard.count)
         offered = {"mode": mode, "params": dict(self.params or {}), "shard": shard}
+        if self.data_parts is not None:
+            offered["part"] = None
         own = {ModeKeys.EVAL: self.eval_input_fn, ModeKeys.PREDICT: self.predict_input_fn}.get(mode)
         with refusals("input_fn", mode), comparisons_noticed(self._compared):
             return call_with(own or self.input_fn, **offered)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
+from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, recover, session_config, start_server
 from psclust.train.staleness_bound import StepValues, TowerStalenessBound
@@ -43,6 +44,7 @@ class _Client:
     variables: Initializer
     saver: Saver
     hooks: Hooks
+    feeders: Sequence[PartFeeder]
 
 
 def train_in_graph(job: Job) -> None:
@@ -59,6 +61,7 @@ def train_in_graph(job: Job) -> None:
             with (
                 explained(graph),
                 open_session(target, graph, session_config(job.context)) as session,
+                feeding(client.feeders),
             ):
                 _train(client, session)
         except CANNOT_RUN as reason:
@@ -93,9 +96,21 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
             ]
         )
         saver = Saver(job, tf.compat.v1.global_variables(), layout.client)
-        client = _Client(job, graph, layout, built, Initializer(spec.scaffold), saver, hooks)
+        variables, feeders = Initializer(spec.scaffold), _feeders(built, layout)
+        client = _Client(job, graph, layout, built, variables, saver, hooks, feeders)
     graph.finalize()
     return client
+
+
+def _feeders(built: InGraph, layout: DeviceLayout) -> Sequence[PartFeeder]:
+    """One for each step; none if no parts are handed out."""
+    dispenser = built.state.dispenser
+    if dispenser is None:
+        return ()
+    inputs = [built.inputs] if len(built.steps) == 1 else [[each] for each in built.inputs]
+    return [
+        PartFeeder(dispenser, each, number, layout.client) for number, each in enumerate(inputs)
+    ]
 
 
 def _layout(job: Job, target: str) -> DeviceLayout:
@@ -123,13 +138,14 @@ def _train(client: _Client, session: Session) -> None:
         step, positions = client.variables.start_local(setup, session, asked)
         if source is Source.CHECKPOINT:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
-        session.run(
-            [data.initializer for data in client.built.inputs],
-            {
-                data.skip: position
-                for data, position in zip(client.built.inputs, positions, strict=True)
-            },
-        )
+        if client.feeders:
+            # Of an earlier client, which may have had more towers.
+            client.feeders[0].free_all(session)
+            positions = [0] * len(client.built.steps)
+        for feeder in client.feeders:
+            feeder.start(session)
+        if not client.feeders:
+            _start_inputs(client, session, positions)
         first = building.result()
         if saving is not None:
             saving.result()
@@ -145,12 +161,25 @@ def _train(client: _Client, session: Session) -> None:
             _run_threads(
                 client, session, first, TowerStalenessBound(clocks, job.context.max_staleness)
             )
+    if job.end_request.leaving:
+        # The variables live on; the next client goes on with them.
+        client.hooks.end(session)
+        return
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
     # First: a reader of the line may end the ps, which the run no longer needs.
     job.reporter.phase("save", step)
     LOG.info("trained to step %d%s", step, job.reporter.remarks)
     client.hooks.end(session)
+
+
+def _start_inputs(client: _Client, session: Session, positions: Sequence[int]) -> None:
+    """Each after its first batches, so many as its position says."""
+    inputs = client.built.inputs
+    session.run(
+        [data.initializer for data in inputs],
+        {data.skip: position for data, position in zip(inputs, positions, strict=True)},
+    )
 
 
 def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
@@ -176,12 +205,17 @@ def _steps(
         try:
             made = StepValues.of(*run())
         except tf.errors.OutOfRangeError as error:
+            if client.feeders and _has_more(client.feeders[tower], session, stop):
+                continue
             _check_end(client, session, tower, error)
             return
         step = made.step
+        if client.feeders and client.feeders[tower].applied(made.parts):
+            client.feeders[tower].restock(session)
         check_loss(client.job.program.config.nan_guard, step, made.loss)
         client.job.reporter.step(step, made.loss, made.examples, made.staleness)
-        stopping = hooks.stop_requested or client.job.end_request.received
+        request = client.job.end_request
+        stopping = hooks.stop_requested or request.received or request.leaving
         if stopping and stop:
             stop.set()
         if client.job.enough(step) or stopping:
@@ -189,10 +223,19 @@ def _steps(
         yield step
 
 
+def _has_more(feeder: PartFeeder, session: Session, stop: threading.Event | None) -> bool:
+    """Whether an input that has ended has begun again with other parts of the data. While other
+    towers hold all that is left, it waits for them to finish."""
+    while (supply := feeder.more(session)) is Supply.AWAITED:
+        if stop is None or stop.wait(_POLL_S):
+            return False
+    return supply is Supply.HERE
+
+
 def _check_end(client: _Client, session: Session, tower: int, error: Any) -> None:
     """Raises UsageError if the tower whose data ended never had any."""
     built, workers, text = client.built, client.layout.workers, str(error.message)
-    if END_OF_DATA in text:
+    if END_OF_DATA in text or any(feeder.begun(session) for feeder in client.feeders):
         return
     found = re.search(r"tower_(\d+)/", text) if len(built.inputs) > len(built.steps) else None
     ended = int(found[1]) if found else tower

@@ -33,6 +33,9 @@ def run(job: Job) -> None:
         evaluate_continuously(job)
     elif trains:
         step = train(job)
+        if job.end_request.leaving:
+            LOG.info("%s leaves at step %d", context.task, step)
+            return
         if job.end_request.received:
             if context.is_chief:
                 LOG.info(
@@ -73,7 +76,8 @@ def train(job: Job) -> int:
         folder.tidy()
         mark_training(job.model_dir, context.run, None)
         step = _train(replace(job, check_folder=lease.check))
-        mark_training(job.model_dir, context.run, step)
+        if not job.end_request.leaving:
+            mark_training(job.model_dir, context.run, step)
     return step
 
 

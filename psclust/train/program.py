@@ -62,6 +62,11 @@ class Program(Definition):
     optimizer_fn(params, global_step) -> tf.compat.v1.train.Optimizer, any subset of the arguments;
         None where model_fn returns a ready train_op, which can be used between-graph asynchronous
         and in one process.
+        With data_parts it is input_fn(part, params): the batches of one part, a string scalar or
+        int64 [2], in the same order each time.
+    data_parts: what the data to train on is divided into: the names of files, or ranges of examples
+        as `psclust.ranges` gives them; or data_parts(params), which returns such a list. Give many
+        more than there are workers.
     params: passed to the functions; `--set key=value` on the command line replaces values.
     eval_input_fn(params) -> tf.data.Dataset of held-out batches, for an input_fn that does not take
         `mode`.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +21,7 @@ from psclust.errors import PsclustError, StartError
 from psclust.replication.close_session import close
 from psclust.replication.tf_types import Graph, Session
 from psclust.replication.wire.own_wire import own_wire
+from psclust.spec.cluster import Task
 from psclust.spec.jobs import IN_GRAPH
 from psclust.train.task_context import TaskContext, device
 
@@ -58,11 +60,27 @@ def session_config(context: TaskContext) -> Any:
         filters.append("/job:worker")
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
     config.experimental.disable_thread_spinning = True
+    if context.elastic and context.task is not None:
+        _bring_cluster(config, context, context.task)
     for kind in ("CPU", "GPU"):
         own = sum(name.startswith(f"/device:{kind}:") for name in context.devices)
         if own:
             config.device_count[kind] = own
     return config
+
+
+def _bring_cluster(config: Any, context: TaskContext, own: Task) -> None:
+    """The servers know themselves alone; sessions of all clients have the same variables."""
+    jobs: dict[str, dict[int, str]] = {}
+    for task in (*context.peers, own):
+        jobs.setdefault(task.job, {})[task.index] = context.address(task)
+    config.cluster_def.CopyFrom(tf.train.ClusterSpec(jobs).as_cluster_def())
+    config.experimental.share_session_state_in_clusterspec_propagation = True
+
+
+# What the server of an elastic client is called until a session brings the cluster: TensorFlow
+# refuses its own name there.
+_ALONE = "alone"
 
 
 def start_server(context: TaskContext) -> str:
@@ -76,13 +94,14 @@ def start_server(context: TaskContext) -> str:
         return ""
     if context.target is not None:
         return context.target
-    spec = tf.train.ClusterSpec(context.cluster.as_dict())
+    spec, job, index = context.cluster.as_dict(), context.task.job, context.task.index
+    config = session_config(replace(context, elastic=False))
+    if context.elastic:
+        spec, job, index = {_ALONE: [context.address(context.task)]}, _ALONE, 0
+        config.ClearField("device_filters")
     try:
         server = tf.distribute.Server(
-            spec,
-            job_name=context.task.job,
-            task_index=context.task.index,
-            config=session_config(context),
+            tf.train.ClusterSpec(spec), job_name=job, task_index=index, config=config
         )
     except tf.errors.UnknownError as error:
         raise StartError(

@@ -21,13 +21,15 @@ _POLL_S = 0.05
 
 class StepValues(NamedTuple):
     """The results of one step. staleness: if there are other replicas. lead: over the slowest
-    replica, if there is a bound."""
+    replica, if there is a bound. parts: where they are handed out, those of the batches that the
+    step has used, -1 for padding."""
 
     step: int
     loss: float
     examples: int
     staleness: int | None = None
     lead: int = 0
+    parts: Sequence[int] = ()
 
     @classmethod
     def of(cls, counts: Any, results: Any, lead: Any = 0) -> StepValues:
@@ -38,6 +40,7 @@ class StepValues(NamedTuple):
             int(results[1]),
             int(counts[1]) if len(counts) > 1 else None,
             int(lead),
+            [int(part) for part in results[2:]],
         )
 
 

@@ -10,7 +10,15 @@ from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.spec.jobs import BETWEEN_GRAPH, EVALUATOR, IN_GRAPH, PS, replica_jobs, server_jobs
+from psclust.spec.jobs import (
+    BETWEEN_GRAPH,
+    EVALUATOR,
+    IN_GRAPH,
+    PS,
+    WORKER,
+    replica_jobs,
+    server_jobs,
+)
 from psclust.spec.typed_json import converter, parse_json
 
 
@@ -23,9 +31,11 @@ class TaskContext:
     devices of this task to use; None: all. devices: the devices of the towers once they are known:
     of this process or, in-graph, of all workers; see `tower_devices`. attempt: how often a batch
     system has started this job; None: once. target: the server that runs this client's sessions, as
-    task `task`; None: one that is started in this process. kernels, own_wire: whether psclust's own
-    kernels may be in its graphs, and psclust's own wire, until a task turns out to lack them, or
-    not to be in reach."""
+    task `task`; None: one that is started in this process. elastic: the number of workers may
+    change during the run: parts of the data are handed out, and servers know themselves alone,
+    until a session brings the cluster. kernels, own_wire: whether psclust's own kernels may be in
+    its graphs, and psclust's own wire, until a task turns out to lack them, or not to be in
+    reach."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -41,6 +51,7 @@ class TaskContext:
     devices: tuple[str, ...] = ("",)
     attempt: int | None = None
     target: str | None = None
+    elastic: bool = False
     kernels: bool = True
     own_wire: bool = True
 
@@ -59,6 +70,12 @@ class TaskContext:
             for job in replica_jobs(self.replication)
             for index in range(self.cluster.count(job))
         )
+
+    def replica(self, number: int) -> Task:
+        """The task of that replica; also of one that came after this process began."""
+        known = self.replicas
+        chiefs = sum(task.job != WORKER for task in known)
+        return known[number] if number < len(known) else Task(WORKER, number - chiefs)
 
     @property
     def chief(self) -> Task | None:
@@ -161,6 +178,7 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         max_staleness=staleness,
         device_count=devices or None,
         attempt=attempt,
+        elastic=environment.get("PSCLUST_INPUT") == "handed_out",
     )
     if context.is_evaluator:
         return context

@@ -4,6 +4,7 @@ can be killed and started again."""
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -120,10 +121,11 @@ def _serving(cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> It
             server.join()
 
 
-def _serve(cluster: ClusterSpec, task: Task, devices: int = 1) -> Any:
-    server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index, devices)
+def _serve(cluster: ClusterSpec, task: Task, devices: int = 1, *, alone: bool = False) -> Any:
     address = cluster.address(task)
     assert address is not None
+    known = {task.job: {task.index: address}} if alone else cluster.as_dict()
+    server = fork_server(json.dumps(known), task.job, task.index, devices)
     wait_until(lambda: _answers(address) or not server.is_alive(), what=f"{task} at {address}")
     assert server.is_alive(), f"{task} ended; it was to serve at {address}"
     return server
@@ -149,7 +151,7 @@ def alone(tmp_path: Path) -> Callable[..., tuple[int, str]]:
 @dataclass
 class Processes:
     """A cluster with a process for each task: bare servers, and clients forked from one process
-    that has imported TensorFlow."""
+    that has imported TensorFlow. workers: how many there are at first; None: all."""
 
     folder: Path
     cluster: ClusterSpec
@@ -157,30 +159,51 @@ class Processes:
     sync: bool
     arguments: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    workers: int | None = None
     servers: dict[str, Any] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
     _attempts: dict[str, int] = field(default_factory=dict)
 
     def start_all(self) -> None:
+        """All that are not there yet."""
         in_graph = self.replication == "in-graph"
-        tasks = list(self.cluster.tasks())
+        tasks = list(self.now.tasks())
         for task in tasks:
-            if task.job == "ps" or (in_graph and task.job == "worker"):
+            is_server = task.job == "ps" or (in_graph and task.job == "worker")
+            if is_server and str(task) not in self.servers:
                 self.serve(str(task))
         for task in tasks:
             if str(task) not in self.servers:
                 self.start(str(task))
 
+    @property
+    def now(self) -> ClusterSpec:
+        """With the workers that there are now."""
+        jobs = self.cluster.as_dict()
+        return ClusterSpec(
+            {
+                job: tuple(each[: self.workers] if job == "worker" else each)
+                for job, each in jobs.items()
+            }
+        )
+
+    def signal(self, task: str, number: int) -> None:
+        """To a client."""
+        os.kill(self.clients[task].pid, number)
+
     def serve(self, task: str) -> None:
-        """Starts a bare server and waits until it answers."""
-        self.servers[task] = _serve(self.cluster, Task.parse(task))
+        """Starts a bare server, which knows itself alone if the data is handed out, and waits until
+        it answers."""
+        own = Task.parse(task)
+        alone = self.environment.get("PSCLUST_INPUT") == "handed_out"
+        self.servers[task] = _serve(self.cluster, own, alone=alone)
 
     def start(self, task: str) -> None:
         """Starts a client."""
         self._attempts[task] = self._attempts.get(task, 0) + 1
         environment = {
             "PSCLUST_TASK": task,
-            "PSCLUST_CLUSTER": json.dumps(self.cluster.as_dict()),
+            "PSCLUST_CLUSTER": json.dumps(self.now.as_dict()),
             "PSCLUST_RUN_DIR": str(self.folder),
             "PSCLUST_REPLICATION": self.replication,
             "PSCLUST_UPDATE": "sync" if self.sync else "async",
@@ -267,6 +290,7 @@ def processes(
             *arguments: str,
             ps: int = 2,
             worker: int = 2,
+            workers_at_first: int | None = None,
             environment: Mapping[str, str] | None = None,
             log_seconds: float | None = None,
             save_seconds: float | None = None,
@@ -278,7 +302,9 @@ def processes(
             given = [(name, value) for name, value in seconds.items() if value is not None]
             given += [("--set", _changed(*param)) for param in params.items()]
             words = [*arguments, *(str(word) for option in given for word in option)]
-            made = Processes(tmp_path, cluster, replication, sync, words, environment or {})
+            made = Processes(
+                tmp_path, cluster, replication, sync, words, environment or {}, workers_at_first
+            )
             started.callback(made.close)
             made.start_all()
             return made

@@ -7,13 +7,18 @@ ends, until all have ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
+from psclust.replication.input.batches import (
+    checked_dataset,
+    count_examples,
+    features_and_labels,
+)
+from psclust.replication.input.upcoming import Upcoming, first_part, upcoming_parts
 from psclust.replication.model import ModeKeys, Model, Shard
 from psclust.replication.tf_types import Dataset, Graph, Operation, Tensor, Tensors
 
@@ -21,12 +26,19 @@ from psclust.replication.tf_types import Dataset, Graph, Operation, Tensor, Tens
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
+Batch = tuple[Tensors, Tensors, Tensor, Tensor | None]
+"""features, labels, examples, taken: see `ReplicaInput`."""
+
+
 @dataclass(frozen=True)
 class ReplicaInput:
     """features, labels: one batch. examples: int64 scalar, how many examples it has; 0 for padding.
     initializer: starts the input after its first `skip` batches, an int64 placeholder; if
     `endless`, bool scalar, at the beginning.
-    next: builds the batch after this one, as (features, labels, examples)."""
+    next: builds the batch after this one, as (features, labels, examples, taken).
+    taken: int64 [batches, 2], the part of the data that each batch of a step is from, and 1, or 0
+    for padding; upcoming: of each input, the parts that it reads next. Only where parts are handed
+    out, which begin at any batch: `skip` has no effect."""
 
     features: Tensors
     labels: Tensors
@@ -34,7 +46,9 @@ class ReplicaInput:
     initializer: Operation
     skip: Tensor
     endless: Tensor
-    next: Callable[[], tuple[Tensors, Tensors, Tensor]]
+    next: Callable[[], Batch]
+    taken: Tensor | None = None
+    upcoming: Sequence[Upcoming] = ()
 
 
 def build_input(
@@ -56,6 +70,8 @@ def build_input(
     dropped; with one replica, batches smaller than the first. `skip`: a placeholder shared with
     other inputs.
     """
+    if model.config.handed_out:
+        return _handed_out(model, pad=pad, group=group)
     dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
     if model.config.drop_uneven:
         dataset = _divisible(dataset, divisor) if divisor > 1 else _as_large_as_the_first(dataset)
@@ -72,12 +88,43 @@ def build_input(
         flagged = _in_groups(flagged, dataset, group)
     iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
 
-    def following() -> tuple[Tensors, Tensors, Tensor]:
+    def following() -> Batch:
         batch, flag = iterator.get_next()
-        return *features_and_labels(batch), count_examples(batch) * flag
+        return *features_and_labels(batch), count_examples(batch) * flag, None
 
-    features, labels, examples = following()
+    features, labels, examples, _ = following()
     return ReplicaInput(features, labels, examples, iterator.initializer, skip, endless, following)
+
+
+def _handed_out(model: Model, *, pad: bool, group: int) -> ReplicaInput:
+    """An input that reads the parts that its client claims, `pad` and `group` as above. Padding is
+    made from the first batch of the first part."""
+    parts, upcoming = upcoming_parts(model)
+    flagged = tf.data.Dataset.zip((parts, _for_ever(1)))
+    if pad:
+        padding = first_part(model).take(1).cache().repeat()
+        flagged = flagged.concatenate(tf.data.Dataset.zip((padding, _for_ever(0))))
+    elif group > 1:
+        flagged = _in_groups(flagged, first_part(model), group)
+    iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
+
+    def following() -> Batch:
+        (batch, part), flag = iterator.get_next()
+        examples = count_examples(batch) * flag
+        return *features_and_labels(batch), examples, tf.stack([part, flag])[None]
+
+    features, labels, examples, taken = following()
+    return ReplicaInput(
+        features,
+        labels,
+        examples,
+        iterator.initializer,
+        new_skip(),
+        tf.constant(value=False),
+        following,
+        taken,
+        [upcoming],
+    )
 
 
 def new_skip() -> Tensor:

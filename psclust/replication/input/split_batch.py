@@ -14,10 +14,8 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.input.batches import count_examples, count_rows
-from psclust.replication.input.replica_input import ReplicaInput
+from psclust.replication.input.replica_input import Batch, ReplicaInput
 from psclust.replication.tf_types import Operation, Tensor, Tensors
-
-_Part = tuple[Tensors, Tensors, Tensor]
 
 
 def split_input(whole: ReplicaInput, towers: int) -> list[ReplicaInput]:
@@ -28,8 +26,8 @@ def split_input(whole: ReplicaInput, towers: int) -> list[ReplicaInput]:
     return [_with(replace(whole, next=following), following()) for following in parts]
 
 
-def _with(data: ReplicaInput, part: _Part) -> ReplicaInput:
-    features, labels, examples = part
+def _with(data: ReplicaInput, part: Batch) -> ReplicaInput:
+    features, labels, examples, _ = part
     return replace(data, features=features, labels=labels, examples=examples)
 
 
@@ -39,19 +37,19 @@ class _Batches:
 
     whole: ReplicaInput
     towers: int
-    _split: list[list[_Part]] = field(default_factory=list)
+    _split: list[list[Batch]] = field(default_factory=list)
 
-    def reader(self, tower: int) -> Callable[[], _Part]:
+    def reader(self, tower: int) -> Callable[[], Batch]:
         """A function that returns this tower's part of the next batch with each call."""
         number = 0
 
-        def following() -> _Part:
+        def following() -> Batch:
             nonlocal number
             if number == len(self._split):
                 batch = (
                     self.whole.next()
                     if number
-                    else (self.whole.features, self.whole.labels, self.whole.examples)
+                    else (self.whole.features, self.whole.labels, self.whole.examples, None)
                 )
                 self._split.append(_parts(batch, self.towers))
             number += 1
@@ -60,8 +58,8 @@ class _Batches:
         return following
 
 
-def _parts(batch: _Part, towers: int) -> list[_Part]:
-    features, labels, examples = batch
+def _parts(batch: Batch, towers: int) -> list[Batch]:
+    features, labels, examples, _ = batch
     rows = count_examples(features)
     checked = _checked((features, labels), rows)
     counts = tf.cast(examples > 0, tf.int64)
@@ -75,7 +73,7 @@ def _parts(batch: _Part, towers: int) -> list[_Part]:
         part = tf.nest.map_structure(
             lambda value, first=first, last=last: _rows(value, first, last), (features, labels)
         )
-        found.append((*part, (end - begin) * counts))
+        found.append((*part, (end - begin) * counts, None))
     return found
 
 

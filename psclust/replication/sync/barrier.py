@@ -66,6 +66,7 @@ class Barrier:
         self._incarnations: dict[int, int] = {}
         self._replaced: set[int] = set()
         self._examples: dict[int, int] = {}
+        self._parts: dict[int, int] = {}
 
     @property
     def awaited(self) -> Collection[int]:
@@ -139,6 +140,8 @@ class Barrier:
     def _gradient(self, message: Message) -> list[Action]:
         if message.round == self.round and message.worker in self._expected:
             self._examples[message.worker] = message.examples
+            if message.part:
+                self._parts[message.worker] = message.part
         return []
 
     def _leave(self, message: Message) -> list[Action]:
@@ -162,8 +165,8 @@ class Barrier:
             return [Reset(self.round), self._advance()]
         self._step += 1
         self._stopping = self._is_last_step
-        round_, batches = self.round, self._batches()
-        return [Update(round_, self._step, examples, batches, self._advance().tokens)]
+        round_, batches, parts = self.round, self._batches(), dict(self._parts)
+        return [Update(round_, self._step, examples, batches, self._advance().tokens, parts)]
 
     def _batches(self) -> dict[int, int]:
         """worker -> batches that the update uses up."""
@@ -183,6 +186,7 @@ class Barrier:
         """Begins the next round; returns its tokens."""
         self.round += 1
         self._examples.clear()
+        self._parts.clear()
         self._replaced.clear()
         return self._send(*sorted(self._incarnations))
 

@@ -30,7 +30,7 @@ class CoordinatorOps:
     """workers: how many. Placeholders: round, int64 scalar; count, int32 scalar; tokens, for
     `encode_tokens`; made, for `encode_update`.
 
-    receive: all messages, int64 [messages, 5], when there are `count`. sums: the accumulators that
+    receive: all messages, int64 [messages, 6], when there are `count`. sums: the accumulators that
     an update takes from. all_reduce: those of the all-reduce, and release: lets replicas that wait
     in it go on; None without one. backups: None if every gradient counts. stream: None if the
     variables are written by `update`. send: sends `tokens`. update: makes the update `made`: writes
@@ -68,7 +68,8 @@ def coordinator_ops(
         tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
         made = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="update")
     with tf.device(layout.parameters):
-        ends, examples, batches, sent = decode_update(made, workers)
+        ends, examples, batches, parts, sent = decode_update(made, workers)
+        taken = tf.stack([parts, batches], 1)
     stream, settled = None, settled_on(layout.parameters)
     written: Sequence[Operation]
     if channel.stream is not None:
@@ -77,7 +78,7 @@ def coordinator_ops(
     else:
         written = _applied(tower, channel, examples, optimizer, state, layout, settings)
         tags, _ = begin_update(state_changes(written, tower.roots), partial(moved, ends))
-    counted = state.advance(written, batches=batches)
+    counted = state.advance(written, batches=batches, taken=taken)
     with tf.device(layout.parameters):
         with tf.control_dependencies([counted]):
             ended = settled.set(ends)

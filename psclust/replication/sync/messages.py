@@ -8,7 +8,7 @@ feeds an `Update` to the run that makes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -32,13 +32,14 @@ class Kind(IntEnum):
 
 class Message(NamedTuple):
     """Worker to chief. incarnation: a random number for the life of one worker process; examples:
-    of the gradient."""
+    of the gradient; part: where parts of the data are handed out, the one that they are from."""
 
     kind: Kind
     worker: int
     incarnation: int
     round: int
     examples: int
+    part: int = 0
 
 
 class Token(NamedTuple):
@@ -58,14 +59,15 @@ class Token(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Update:
     """The update that ends `round` and leads to global step `step`: apply the mean of the round's
-    gradients, over `examples` examples; count `batches` (worker -> number) as used up; send
-    `tokens` (worker -> token)."""
+    gradients, over `examples` examples; count `batches` (worker -> number) as used up, of `parts`
+    (worker -> part, by default 0) if those are handed out; send `tokens` (worker -> token)."""
 
     round: int
     step: int
     examples: int
     batches: Mapping[int, int]
     tokens: Mapping[int, Token]
+    parts: Mapping[int, int] = field(default_factory=dict)
 
 
 _NO_TOKEN = -1
@@ -114,17 +116,29 @@ def tokens_shape(workers: int) -> list[int]:
 def encode_update(update: Update, workers: int) -> Any:
     """int64, see `decode_update`."""
     batches = [update.batches.get(worker, 0) for worker in range(workers)]
+    parts = [update.parts.get(worker, 0) for worker in range(workers)]
     tokens = encode_tokens(update.tokens, workers)
-    return np.concatenate([[update.round, update.examples, *batches], tokens.ravel()])
+    return np.concatenate([[update.round, update.examples, *batches, *parts], tokens.ravel()])
 
 
 def update_shape(workers: int) -> list[int]:
-    return [2 + workers * (1 + _TOKEN_WIDTH)]
+    return [2 + workers * (2 + _TOKEN_WIDTH)]
 
 
-def decode_update(vector: Tensor, workers: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(round, examples, scalars; batches, [workers]; tokens, [workers, 4]) of an encoded update in
-    a graph, int64 all."""
-    numbers, batches, tokens = tf.split(vector, [2, workers, workers * _TOKEN_WIDTH])
+class UpdateTensors(NamedTuple):
+    """An encoded update in a graph, int64 all. round, examples: scalars; batches, parts: [workers];
+    tokens: [workers, 4]."""
+
+    round: Tensor
+    examples: Tensor
+    batches: Tensor
+    parts: Tensor
+    tokens: Tensor
+
+
+def decode_update(vector: Tensor, workers: int) -> UpdateTensors:
+    widths = [2, workers, workers, workers * _TOKEN_WIDTH]
+    numbers, batches, parts, tokens = tf.split(vector, widths)
     round_, examples = tf.unstack(numbers)
-    return round_, examples, batches, tf.reshape(tokens, tokens_shape(workers))
+    tokens = tf.reshape(tokens, tokens_shape(workers))
+    return UpdateTensors(round_, examples, batches, parts, tokens)

@@ -17,8 +17,9 @@ from psclust.replication.tf_types import Session
 
 @dataclass(frozen=True, slots=True)
 class SyncStep:
-    """One step of a replica. token: the next. loss, examples: of its gradient. applied: whether the
-    update has that gradient; one that came too late was dropped, and its batch counts as used up.
+    """One step of a replica. token: the next. loss, examples: of its gradient; part: that they are
+    from, if parts are handed out. applied: whether the update has that gradient; one that came too
+    late was dropped, and its batch counts as used up.
     waited_s: the time from the gradient to the token, in which it was sent, the other replicas
     computed theirs, and the update was made."""
 
@@ -27,6 +28,7 @@ class SyncStep:
     examples: int
     applied: bool
     waited_s: float
+    part: int = 0
 
     @property
     def late(self) -> bool:
@@ -62,7 +64,7 @@ class BarrierParticipant:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
         began = time.monotonic()
-        token, loss, examples, computed, *stamps = self._watched_step()
+        token, loss, (examples, part), computed, *stamps = self._watched_step()
         too_soon, before = self._take_rest(stamps), self._round
         token = self._accept(decode_token(token))
         # The round after a void one is greater by two, the first of a new barrier by any number:
@@ -72,7 +74,7 @@ class BarrierParticipant:
         applied = follows and token.kind is not Kind.LATE
         # The system clock may have been set meanwhile.
         waited_s = min(max(0.0, time.time() - float(computed)), time.monotonic() - began)
-        return SyncStep(token, float(loss), int(examples), applied, waited_s)
+        return SyncStep(token, float(loss), int(examples), applied, waited_s, int(part))
 
     def leave(self) -> Token | None:
         """Reports that this replica has ended its training, and waits until the chief confirms it.

@@ -28,8 +28,9 @@ class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
     step: computes and pushes one gradient, sends its message, and waits for the next token. It
-    needs `incarnation` and `round`, and gives (token, loss, examples, the time at which the
-    gradient was computed in seconds since the epoch, and for each ps the values of its `stamps`).
+    needs `incarnation` and `round`, and gives (token, loss, examples and the part that they are
+    from, the time at which the gradient was computed in seconds since the epoch, and for each ps
+    the values of its `stamps`).
     stamps: those that a step takes on each ps, see `stream_channel`; run alone, each gives the next
     of its queue. next_step: int64 scalar, the global step that `step` leads to. send: sends a
     message of `kind` without a gradient. token: waits for this worker's next token, an encoded
@@ -68,8 +69,9 @@ def participant_ops(
         )
         # Added, not stacked: TensorFlow folds a stack into its elements, and the round would not
         # wait for the batch any more.
-        field = position(Message, "examples")
-        message += tower.input.examples * tf.one_hot(field, *MESSAGE_SHAPE, dtype=tf.int64)
+        message += _in_field("examples", tower.input.examples)
+        if tower.input.taken is not None:
+            message += _in_field("part", tower.input.taken[0, 0])
     pushes = _pushed(tower, channel, worker, replica, message, settings)
     brought, stamps = bring_updated(channel.stream, replica) if channel.stream else ([], [])
     with tf.device(layout.parameters):
@@ -88,7 +90,7 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed, *taken),
+            step=(token, loss, _read(tower), computed, *taken),
             stamps=stamps,
             next_step=next_step,
             send=channel.messages.enqueue(other),
@@ -122,6 +124,11 @@ def _pushed(
         accumulators = own_accumulators(tower.contributions, replica)
     pairs = zip(accumulators, sent, strict=True)
     return [push(a, gradient, rounds[v.device]) for a, (gradient, v) in pairs]
+
+
+def _in_field(field: str, value: Tensor) -> Tensor:
+    """A message with this alone."""
+    return value * tf.one_hot(position(Message, field), *MESSAGE_SHAPE, dtype=tf.int64)
 
 
 def _on_each(message: Tensor, field: str, devices: Iterable[str]) -> dict[str, Tensor]:
@@ -159,6 +166,14 @@ def _fetched(
             for each in together
         ),
     ]
+
+
+def _read(tower: Tower) -> Tensor:
+    """int64 [2], the examples of a step, and the part that they are from."""
+    data = tower.input
+    with tf.device(data.examples.device):
+        part = tf.zeros([], tf.int64) if data.taken is None else data.taken[0, 0]
+        return tf.stack([data.examples, part])
 
 
 def _placeholder(name: str) -> Tensor:

@@ -65,7 +65,9 @@ def build_local_towers(
             else until_all_ended(total.input.examples)
         )
     return replace(
-        total, input=replace(whole, examples=examples), variables=towers[0].variables
+        total,
+        input=replace(whole, examples=examples, taken=total.input.taken),
+        variables=towers[0].variables,
     ), towers
 
 
@@ -90,5 +92,8 @@ def _side_by_side(
     ]
     endless = tf.reduce_any(tf.stack([data.endless for data in inputs]))
     return replace(
-        inputs[0], initializer=tf.group(*[data.initializer for data in inputs]), endless=endless
+        inputs[0],
+        initializer=tf.group(*[data.initializer for data in inputs]),
+        endless=endless,
+        upcoming=[each for data in inputs for each in data.upcoming],
     ), inputs

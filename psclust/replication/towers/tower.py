@@ -215,8 +215,8 @@ def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
         tf.device(data.examples.device),
         tf.control_dependencies([tf.group(*[gradient for gradient, _ in before.contributions])]),
     ):
-        features, labels, examples = data.next()
-    return replace(data, features=features, labels=labels, examples=examples)
+        features, labels, examples, taken = data.next()
+    return replace(data, features=features, labels=labels, examples=examples, taken=taken)
 
 
 def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
@@ -240,11 +240,17 @@ def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
     first = parts[0]
     return replace(
         first,
-        input=replace(first.input, examples=examples),
+        input=replace(first.input, examples=examples, taken=taken_by(parts)),
         loss=loss,
         gradients=gradients,
         statistics=statistics,
     )
+
+
+def taken_by(parts: Sequence[Tower]) -> Tensor | None:
+    """What they read together, see `ReplicaInput.taken`; None if no parts are handed out."""
+    taken = [part.input.taken for part in parts if part.input.taken is not None]
+    return tf.concat(taken, 0) if taken else None
 
 
 def checked_loss(spec: EstimatorSpec) -> Tensor:

@@ -28,7 +28,8 @@ class StepOps:
     staleness: int64, updates by other replicas between reading the variables and this update; None
     where there are no others.
     fetches: what a run fetches, on the client, with one message from each task: (int64 [1 or 2],
-    step and staleness; float64 [2], loss and examples)."""
+    step and staleness; float64 [2], loss and examples; where parts are handed out, the part of each
+    batch after them, -1 for padding)."""
 
     step: Tensor
     loss: Tensor
@@ -38,13 +39,21 @@ class StepOps:
 
 
 def step_ops(
-    client: str, step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | None = None
+    client: str,
+    step: Tensor,
+    loss: Tensor,
+    examples: Tensor,
+    staleness: Tensor | None = None,
+    taken: Tensor | None = None,
 ) -> StepOps:
     """client: the device of the process that runs the step."""
     with tf.device(step.device):
         counts = tf.stack([step] if staleness is None else [step, staleness])
     with tf.device(loss.device):
         results = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
+        if taken is not None:
+            parts = tf.where(taken[:, 1] > 0, taken[:, 0], -1)
+            results = tf.concat([results, tf.cast(parts, tf.float64)], 0)
     return StepOps(
         step, loss, examples, staleness, [moved(each, client) for each in (counts, results)]
     )
@@ -74,7 +83,11 @@ def tower_step(
         )
         with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
             applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
-        step = state.advance(applied if begun is None else [*applied, begun.op], replica=replica)
+        step = state.advance(
+            applied if begun is None else [*applied, begun.op],
+            replica=replica,
+            taken=tower.input.taken,
+        )
         # At the end of the data no op may change a variable, not even one that needs no gradient,
         # such as the decay of Adam's moments.
         changes = state_changes([step.op], tower.roots)
@@ -89,7 +102,8 @@ def tower_step(
         )
     with tf.device(tower.loss.device), tf.control_dependencies(refreshed):
         loss = tf.identity(tower.loss)
-    return step_ops(layout.client, step, loss, tower.input.examples, staleness)
+    data = tower.input
+    return step_ops(layout.client, step, loss, data.examples, staleness, data.taken)
 
 
 def _advance_with(tower: Tower, state: State, replica: int) -> Tensor:
@@ -101,7 +115,10 @@ def _advance_with(tower: Tower, state: State, replica: int) -> Tensor:
         train_op if isinstance(train_op, tf.Operation) else tf.convert_to_tensor(train_op).op
     )
     return state.advance(
-        [operation], replica=replica, counted=_writes(operation, state.global_step)
+        [operation],
+        replica=replica,
+        taken=tower.input.taken,
+        counted=_writes(operation, state.global_step),
     )
 
 

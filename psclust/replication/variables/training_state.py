@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.parts.dispenser import OF_CLAIMS, SLOTS, Dispenser, create_dispenser
+from psclust.replication.parts.part_list import PartList
 from psclust.replication.tf_types import Operation, Tensor, Variable
 
 POSITIONS = "psclust/positions"
 DONE = "psclust/done"
 STOP = "psclust/stop"
 # Variables that a new training does not restore from a checkpoint.
-PASSING = frozenset({DONE, STOP})
+PASSING = frozenset({DONE, STOP}) | OF_CLAIMS
 
 
 class End(IntEnum):
@@ -38,6 +40,8 @@ class End(IntEnum):
     """And it has read that, and exits."""
     SILENT = 4
     """The chief goes on without it, as it has not answered."""
+    ABSENT = 5
+    """Parts are handed out, and no worker has this place."""
 
 
 class Now(NamedTuple):
@@ -54,9 +58,10 @@ class State:
     """global_step: int64 scalar, updates applied. positions: int64 [replicas * inputs], batches
     applied of each input.
     done: int64 [replicas], the `End` of each. stop: int64 [1], 1 if a replica asked all others to
-    end theirs.
+    end theirs, 2 to leave while it is not over.
     batches: how many batches of each input an update takes. inputs: how many inputs each replica
-    has, side by side in `positions`."""
+    has, side by side in `positions`. dispenser: what hands out the parts of the data; then
+    `positions` are those of the parts, and `done` has a place for every worker that may come."""
 
     global_step: Variable
     positions: Variable
@@ -64,6 +69,7 @@ class State:
     stop: Variable
     batches: int = 1
     inputs: int = 1
+    dispenser: Dispenser | None = None
 
     @property
     def now(self) -> Now:
@@ -77,16 +83,21 @@ class State:
         replica: int | None = None,
         batches: Tensor | None = None,
         *,
+        taken: Tensor | None = None,
         counted: bool = False,
     ) -> Tensor:
         """Counts one update after the ops in `after`: of one `replica`, or with `batches`, int64
-        [replicas], of so many of each. Returns the new step, int64 scalar. counted: `after` has
-        advanced the global step already."""
+        [replicas], of so many of each; where parts are handed out, of the batches `taken`, see
+        `Dispenser.count`. Returns the new step, int64 scalar. counted: `after` has advanced the
+        global step already."""
         # Both wait for `batches`: if the client dies as a run of it begins, a server still executes
         # what needs nothing that is fed.
         fed = [] if batches is None else [batches.op]
         with tf.device(self.global_step.device), tf.control_dependencies([*after, *fed]):
-            if batches is None:
+            if self.dispenser is not None:
+                assert taken is not None
+                moved = self.dispenser.count(tf.identity(taken))
+            elif batches is None:
                 own = [(replica or 0) * self.inputs + number for number in range(self.inputs)]
                 moved = tf.raw_ops.ResourceScatterAdd(
                     resource=self.positions.handle,
@@ -150,32 +161,41 @@ class State:
                 resource=self.done.handle, indices=replica, updates=end
             )
 
-    def ask_to_stop(self) -> Operation:
-        """The op that sets `stop`."""
+    def ask_to_stop(self, value: Tensor) -> Operation:
+        """The op that sets `stop` to `value`, int64 [1]."""
         with tf.device(self.stop.device):
-            return self.stop.assign([1], read_value=False)
+            return self.stop.assign(value, read_value=False)
 
 
 def create_state(
-    layout: DeviceLayout, batches: int = 1, *, inputs: int = 1, together: bool = False
+    layout: DeviceLayout,
+    batches: int = 1,
+    *,
+    inputs: int = 1,
+    together: bool = False,
+    parts: PartList | None = None,
 ) -> State:
     """Creates the variables in the current graph, before the model, so round robin never counts
-    them. together: all replicas split one input."""
+    them. together: all replicas split one input. parts: are handed out to the replicas."""
     replicas = len(layout.workers)
     with tf.device(layout.parameters):
         global_step = tf.compat.v1.train.get_or_create_global_step()
+        if parts is not None:
+            dispenser = create_dispenser(parts)
+            done, stop = _counters(DONE, SLOTS, End.ABSENT), _counters(STOP, 1)
+            return State(global_step, dispenser.batches, done, stop, batches, inputs, dispenser)
         positions = _counters(POSITIONS, 1 if together else replicas * inputs)
         return State(
             global_step, positions, _counters(DONE, replicas), _counters(STOP, 1), batches, inputs
         )
 
 
-def _counters(name: str, replicas: int) -> Variable:
+def _counters(name: str, replicas: int, initial: int = 0) -> Variable:
     return tf.compat.v1.get_variable(
         name,
         [replicas],
         tf.int64,
-        initializer=tf.compat.v1.zeros_initializer(),
+        initializer=tf.compat.v1.constant_initializer(initial),
         trainable=False,
         use_resource=True,
     )

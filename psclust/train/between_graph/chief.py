@@ -22,6 +22,7 @@ from psclust.train.between_graph.replica import Ready, Replica, Steps
 from psclust.train.checkpoints.initializer import Source
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
+from psclust.train.part_feeder import SILENT_S
 from psclust.train.session import answers
 
 LOG = logging.getLogger(__name__)
@@ -56,14 +57,19 @@ class Chief(Replica):
         self.saver.start(self.step(session))
         if self.built.coordinator is None:
             self.train(session, steps, ready)
-            self._await_others(session)
+            if not self.job.end_request.leaving:
+                self._await_others(session)
         else:
             self._lead_in_step(session, self.built.coordinator, steps, ready)
+        if self.is_leaving(session):
+            # The variables live on; the next chief goes on with them.
+            self.hooks.end(session)
+            return
         ended = self._unsaved | self._just_ended(session)
         step = self.step(session)
         self.saver.save(session, step)
         self._count(session, ended)
-        if self.built.coordinator is None:
+        if self.built.coordinator is None and self.parts is None:
             self._await_leave(session)
         self._refuse_silent(session, step)
         # First: a reader of the line may end the ps, which the run no longer needs.
@@ -87,6 +93,8 @@ class Chief(Replica):
         )
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
         self.variables.start_local(setup, session)
+        if self.parts is not None and self.stop.is_to_leave(setup):
+            self._begin_anew(setup)
         if source is Source.CHECKPOINT:
             # The checkpoint may be from before the end of the chief's data.
             self._ended.discard(self.number)
@@ -99,6 +107,14 @@ class Chief(Replica):
         if saving is not None:
             saving.result()
         return Ready(self._has_ended(setup), fresh=source is Source.INITIAL)
+
+    def _begin_anew(self, session: Session) -> None:
+        """After all replicas have left together: there may be others now."""
+        self._ended.clear()
+        for replica, end in enumerate(self.ends(session)):
+            if end is not End.ABSENT:
+                self.mark(session, replica, End.ABSENT)
+        self.stop.clear(session)
 
     def after_step(self, session: Session, step: int) -> None:
         """Asynchronous: once a second, checks which replicas have ended."""
@@ -118,7 +134,7 @@ class Chief(Replica):
         value."""
         gone = self._unsaved - {self.number} if self.built.coordinator is not None else set()
         if gone:
-            names = ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(gone))
+            names = ", ".join(str(self.job.context.replica(replica)) for replica in sorted(gone))
             raise PsclustError(
                 f"a ps is lost, and with it the last steps of {names}, "
                 "whose training had ended: no checkpoint could be written since. "
@@ -134,6 +150,8 @@ class Chief(Replica):
     def _look(self, session: Session, step: int) -> None:
         """Saves the last steps of replicas that have ended, then lets them go."""
         self._next_look = time.monotonic() + _LOOK_S
+        if self.parts is not None:
+            self._sweep(session)
         ended = self._just_ended(session)
         new = bool(ended - self._unsaved)
         # Not before: the checkpoint must be of a step after their last.
@@ -141,6 +159,17 @@ class Chief(Replica):
         self._unsaved |= ended
         if self.saver.maybe(session, step, event=new):
             self._count(session, ended)
+
+    def _sweep(self, session: Session) -> None:
+        """Asynchronous: gives what silent replicas hold to others."""
+        assert self.parts is not None
+        for replica in self.parts.sweep(session):
+            LOG.warning(
+                "%s has not been heard of for %.0f s; its parts of the data go to others",
+                self.job.context.replica(replica),
+                SILENT_S,
+            )
+            self.mark(session, replica, End.ABSENT)
 
     def _just_ended(self, session: Session) -> set[int]:
         """The other replicas that stay until a checkpoint has their steps."""
@@ -160,7 +189,8 @@ class Chief(Replica):
         self, session: Session, ops: CoordinatorOps, steps: Steps, ready: Ready
     ) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""
-        ended = [replica for replica, end in enumerate(self.ends(session)) if end is not End.TRAINS]
+        over = (End.ENDED, End.SAVED, End.LEFT, End.SILENT)
+        ended = [replica for replica, end in enumerate(self.ends(session)) if end in over]
         barrier = new_barrier(
             ops,
             self.step(session),
@@ -196,6 +226,9 @@ class Chief(Replica):
 
     def _left(self, session: Session, replica: int, coordinator: BarrierCoordinator) -> None:
         """Synchronous: saves the last steps of a replica before it may exit."""
+        if self.parts is not None and self.stop.is_to_leave(session):
+            coordinator.stop()
+            return
         self._unsaved.add(replica)
         if self.saver.maybe(session, self.step(session), event=True):
             self._count(session, self._unsaved)
@@ -224,8 +257,10 @@ class Chief(Replica):
     def _give_up_on_silent(self, session: Session, patience_s: float) -> None:
         """Goes on without replicas that do not answer: one that will not start again would be
         awaited for ever, also by the others if there is a bound on staleness."""
+        if self.parts is not None:
+            return  # see `_sweep`
         for replica in self._others(session):
-            task = self.job.context.replicas[replica]
+            task = self.job.context.replica(replica)
             if answers(self.job.context.address(task)):
                 self._silent_since.pop(replica, None)
             elif (
@@ -259,7 +294,7 @@ class Chief(Replica):
         """Whether a replica has not read yet that its steps are saved."""
         context = self.job.context
         saved = [
-            context.replicas[replica]
+            context.replica(replica)
             for replica, end in enumerate(self.ends(session))
             if end is End.SAVED
         ]
@@ -269,7 +304,7 @@ class Chief(Replica):
         """Raises PsclustError if the training has gone on without a replica that had steps to
         make."""
         silent = [
-            self.job.context.replicas[replica]
+            self.job.context.replica(replica)
             for replica, end in enumerate(self.ends(session))
             if end is End.SILENT
         ]
@@ -288,7 +323,7 @@ class Chief(Replica):
                     LOG.info(
                         "waiting for %s to end",
                         ", ".join(
-                            str(self.job.context.replicas[replica]) for replica in sorted(awaited())
+                            str(self.job.context.replica(replica)) for replica in sorted(awaited())
                         ),
                     )
                     remind = time.monotonic() + _REMIND_S

@@ -43,6 +43,11 @@ class EndedReplicas:
             self._write()
         return bool(new)
 
+    def clear(self) -> None:
+        if self._replicas:
+            self._replicas.clear()
+            self._write()
+
     def discard(self, replica: int) -> None:
         if replica in self._replicas:
             self._replicas.discard(replica)

@@ -26,6 +26,7 @@ from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
+from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, session_config, start_server
 from psclust.train.staleness_bound import StalenessBound, StepValues
@@ -81,6 +82,11 @@ class Replica:
             refuse_unshared(self.variables.all, layout)
             self._build_own()
             self.stop = StopFlag(self.state)
+            self.parts = (
+                PartFeeder(self.state.dispenser, [self.built.input], self.number, layout.client)
+                if self.state.dispenser is not None
+                else None
+            )
             self._bound = self._staleness_bound()
             self._marked = tf.compat.v1.placeholder(tf.int32, [], name="replica")
             self._end = tf.compat.v1.placeholder(tf.int64, [], name="end")
@@ -131,7 +137,8 @@ class Replica:
                     ready = self.prepare(session, setup, thread) if decided is None else None
                     steps = building.result()
                 if ready is not None:
-                    self.run(session, steps, ready)
+                    with feeding([self.parts] if self.parts is not None else []):
+                        self.run(session, steps, ready)
                     return
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
@@ -164,11 +171,12 @@ class Replica:
         if not isinstance(steps, BarrierParticipant):
             self.hooks.start(session)
         self.train(session, steps, ready)
-        if self.job.reporter.remarks:
+        leaving = self.is_leaving(session)
+        if self.job.reporter.remarks and not leaving:
             LOG.info(
                 "%s has ended its training%s", self.job.context.task, self.job.reporter.remarks
             )
-        if not isinstance(steps, BarrierParticipant):
+        if not isinstance(steps, BarrierParticipant) and self.parts is None:
             self._await_saved(session)
         self.hooks.end(session)
 
@@ -217,6 +225,8 @@ class Replica:
 
     def _train_alone(self, session: Session, run: Callable[..., Any]) -> None:
         """Asynchronous: waits for no other replica, unless this one is too far ahead."""
+        if self.parts is not None:
+            self.mark(session, self.number, End.TRAINS)
         self._start_input(session)
         bound, guard = self._bound, self.job.program.config.nan_guard
         step, lead = bound.look(session, 0.0) if bound else (self.step(session), 0)
@@ -228,16 +238,54 @@ class Replica:
             try:
                 made = StepValues.of(*run())
             except tf.errors.OutOfRangeError:
+                if self._has_more(session):
+                    continue
                 self._check_end(session)
                 break
             step, lead = made.step, made.lead
+            if self.parts is not None and self.parts.applied(made.parts):
+                self.parts.restock(session)
             check_loss(guard, step, made.loss)
             self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
+            if self.job.end_request.leaving:
+                break
             if self._is_to_stop():
                 self.stop.set(session)
                 break
-        self.mark(session, self.number, End.ENDED)
+        self._end_alone(session)
+
+    def is_leaving(self, session: Session) -> bool:
+        """Whether this process leaves though the training is not over, alone or, synchronous, with
+        all others."""
+        request = self.job.end_request
+        if self.parts is not None and self.job.context.sync and self.stop.is_to_leave(session):
+            request.leaving = True
+        return request.leaving
+
+    def _end_alone(self, session: Session) -> None:
+        """Asynchronous: this replica makes no further step. One whose parts were handed out need
+        not stay: should a ps lose its last steps, others claim those parts again."""
+        if self.parts is None:
+            self.mark(session, self.number, End.ENDED)
+            return
+        self.parts.leave(session)
+        self.mark(session, self.number, End.ABSENT)
+
+    def _has_more(self, session: Session) -> bool:
+        """When the input has ended: whether it has begun again, with other parts of the data.
+        Asynchronous, while other replicas hold all that is left, one of them may leave some."""
+        if self.parts is None:
+            return False
+        while (supply := self.parts.more(session)) is Supply.AWAITED and not self.job.context.sync:
+            time.sleep(_POLL_S)
+            step = self.step(session)
+            self.while_held(session, step)
+            if self.job.enough(step) or self.stop.poll(session) or self._is_to_stop():
+                return False
+            if self.job.end_request.leaving:
+                return False
+        return supply is Supply.HERE
 
     def _train_in_step(self, session: Session, participant: BarrierParticipant) -> None:
         """Synchronous: one gradient a token. The chief marks the replicas that have ended."""
@@ -260,6 +308,8 @@ class Replica:
             try:
                 made = participant.step()
             except tf.errors.OutOfRangeError:
+                if self._has_more(session):
+                    continue
                 self._check_end(session)
                 if self.job.program.config.drop_uneven:
                     # No further step gets a batch from every replica.
@@ -269,11 +319,20 @@ class Replica:
             position += self.state.batches
             if made.examples and made.applied:
                 check_loss(guard, token.step, made.loss)
+            if self.parts is not None and made.applied:
+                part = made.part if made.examples else -1
+                if self.parts.applied([part]):
+                    self.parts.restock(session)
             self.job.reporter.step(token.step, made.loss, made.examples, barrier_s=made.waited_s)
+            if self.job.end_request.leaving:
+                self.stop.set(session, leave=True)
+                return
             if self._is_to_stop():
                 self.stop.set(session)
                 return
-            if not (made.applied or made.late or endless) and position != self._position(session):
+            if not (made.applied or made.late or endless) and (
+                self.parts is not None or position != self._position(session)
+            ):
                 # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)
 
@@ -295,7 +354,7 @@ class Replica:
         # The chief may be giving them values just now.
         missing = {variable.op.name for variable in self.variables.missing(session)}
         known = missing.isdisjoint(variable.op.name for variable in self.state.now)
-        if not known or (end := self.ends(session)[self.number]) is End.TRAINS:
+        if not known or (end := self.ends(session)[self.number]) in (End.TRAINS, End.ABSENT):
             return False
         if end is End.SILENT:
             # It was only slow to start again.
@@ -305,13 +364,17 @@ class Replica:
 
     def _start_input(self, session: Session) -> int:
         """Starts the input after the batches whose gradients have been applied; returns their
-        number."""
+        number, or 0 if parts are handed out."""
+        if self.parts is not None:
+            self.parts.start(session)
+            return 0
         position = self._position(session)
         session.run(self.built.input.initializer, {self.built.input.skip: position})
         return position
 
     def _check_end(self, session: Session) -> None:
-        if self._position(session) == 0:
+        begun = self.parts.begun(session) if self.parts else self._position(session) > 0
+        if not begun:
             raise no_data(f"the input of {self.job.context.task}")
 
     def _position(self, session: Session) -> int:

@@ -1,0 +1,156 @@
+"""Parts of the data that workers claim one after another: every example is used once an epoch,
+whoever comes, goes or dies."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handed_out import counted, program
+from ways import ALONE, ON_A_CLUSTER, Start
+
+import psclust
+from psclust.errors import UsageError
+from psclust.testing.wait import wait_until
+from psclust.train.config import TrainConfig
+
+HANDED_OUT = {"PSCLUST_INPUT": "handed_out"}
+
+
+def _handed_out(**settings: Any) -> psclust.Program:
+    return replace(program, config=TrainConfig(handed_out=True, **settings))
+
+
+@pytest.mark.parametrize(("replication", "sync"), [ALONE, *ON_A_CLUSTER])
+def test_every_example_is_used_once_an_epoch(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
+    trained = train_here(_handed_out(epochs=3, shuffle_parts=True), replication, sync=sync)
+    assert counted(trained.values) == {3}
+    assert set(trained.values["psclust/part_epochs"].tolist()) == {3}
+
+
+def _counts(training: Any) -> set[int]:
+    return counted(training.end_well().values)
+
+
+def _start(processes: Start, replication: str, sync: bool, *words: str, **options: Any) -> Any:
+    options = {"ps": 2, "worker": 3, "examples": 900, "pause": 0.02, "save_seconds": 1.0, **options}
+    return processes(
+        replication,
+        sync,
+        "handed_out:program",
+        *words,
+        environment=HANDED_OUT,
+        log_seconds=0.2,
+        **options,
+    )
+
+
+def test_a_worker_that_dies_leaves_its_part_to_its_successor(processes: Start) -> None:
+    training = _start(processes, "between-graph", False, examples=4000)
+    for step in (10, 40):
+        training.reach("worker:1", step)
+        training.replace("worker:1")
+    training.reach("worker:0", 70)
+    training.replace("worker:0")
+    assert _counts(training) == {1}
+
+
+def test_a_lost_ps_takes_the_parts_back_to_the_checkpoint(processes: Start) -> None:
+    training = _start(processes, "between-graph", False, save_seconds=0.3)
+    training.reach("worker:0", 60)
+    training.replace("ps:0")
+    assert _counts(training) == {1}
+
+
+def test_workers_come_and_go_while_the_others_train(processes: Start) -> None:
+    training = _start(processes, "between-graph", False, examples=1500, workers_at_first=1)
+    training.reach("worker:0", 10)
+    training.workers = 3
+    for worker in ("worker:1", "worker:2"):
+        training.start(worker)
+    training.reach("worker:2", 30)
+    training.signal("worker:1", signal.SIGUSR2)
+    wait_until(lambda: training.clients["worker:1"].exitcode == 0, what="the end of worker:1")
+    assert "worker:1 leaves at step" in training.log("worker:1")
+    training.start("worker:1")
+    training.reach("worker:1", 60)
+    assert _counts(training) == {1}
+    assert "restored" not in training.log("worker:0")
+
+
+@pytest.mark.parametrize(
+    ("replication", "examples", "pause"), [("between-graph", 900, 0.02), ("in-graph", 9000, 0)]
+)
+def test_all_leave_together_and_more_go_on_with_the_live_variables(
+    processes: Start, replication: str, examples: int, pause: float
+) -> None:
+    training = _start(
+        processes, replication, True, workers_at_first=2, examples=examples, pause=pause
+    )
+    clients = list(training.clients)
+    training.reach(clients[0], 15)
+    for client in clients:
+        training.signal(client, signal.SIGUSR2)
+    assert training.end() == dict.fromkeys(clients, 0)
+    training.workers = 3
+    training.start_all()
+    assert _counts(training) == {1}
+    assert "restored" not in training.log(clients[0])
+
+
+def test_a_part_of_the_dead_is_left_as_it_is_where_none_may_be_used_twice(
+    processes: Start,
+) -> None:
+    training = _start(
+        processes, "between-graph", False, "--config", "at_most_once=true", examples=4000
+    )
+    training.reach("worker:1", 30)
+    training.replace("worker:1")
+    used = counted(training.end_well().values)
+    assert 1 in used
+    assert used <= {0, 1}
+
+
+def test_each_replica_has_its_own_parts_where_they_are_not_handed_out(
+    train_here: Callable[..., Any],
+) -> None:
+    trained = train_here(replace(program, config=TrainConfig(epochs=2)), "between-graph", workers=2)
+    assert counted(trained.values) == {2}
+    assert trained.positions == [40, 40]
+
+
+@pytest.mark.long
+def test_a_worker_that_is_gone_for_good_leaves_its_part_to_others(processes: Start) -> None:
+    training = _start(processes, "between-graph", False, examples=4000)
+    training.reach("worker:2", 30)
+    training.kill("worker:2")
+    del training.clients["worker:2"]
+    assert _counts(training) == {1}
+    assert "worker:2 has not been heard of for 45 s" in training.log("worker:0")
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"data_parts": None}, "needs a program with parts"),
+        ({"data_parts": []}, "parts is empty"),
+        ({"data_parts": ["a", (1, 2)]}, "names and ranges"),
+        ({"data_parts": [(3, 3)]}, r"the range \(3, 3\)"),
+        ({"data_parts": [1.5]}, "parts has 1.5"),
+        ({"input_fn": lambda params: None}, "takes no `part`"),
+        (
+            {"config": TrainConfig(handed_out=True, split_batch=True)},
+            "does not go with split_batch",
+        ),
+    ],
+)
+def test_what_cannot_be_handed_out_is_one_sentence(
+    train_here: Callable[..., Any], changes: dict[str, Any], found: str
+) -> None:
+    with pytest.raises(UsageError, match=found):
+        train_here(replace(_handed_out(), **changes))
