@@ -164,7 +164,7 @@ class Follower:
                 "every program has joined its TensorFlow server; "
                 f"the run stays until it is ended (psclust down {status.name})",
             )
-        if status.waiting:
+        if status.waiting and status.phase == "finishing":
             self._once("waiting", status.waiting)
         if status.silent:
             self._once(status.silent, status.silent)

@@ -115,6 +115,8 @@ def build_plan(
             *_host_notes(launcher, request.remote_hosts),
         ),
         lost=layout.lost,
+        on_ps_failure=file.on_ps_failure,
+        on_worker_failure=file.on_worker_failure,
     )
 
 

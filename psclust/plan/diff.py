@@ -1,9 +1,9 @@
 """The difference between two plans, for a second `up`: tasks to add, remove or restart. All others
-keep running."""
+keep running, also when only the rules about deaths differ."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from psclust.plan.task_environment import THREADS
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -20,23 +20,28 @@ _OF_SUPERVISOR = {
     "failure_hint",
     "summaries",
 }
+_RULES = ("on_ps_failure", "on_worker_failure")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`changed`: task -> the parts that differ, for example `argv, env.LR`."""
+    """`changed`: task -> the parts that differ, for example `argv, env.LR`. `rules`: key -> its new
+    value, for example on_ps_failure -> fail."""
 
     added: tuple[Task, ...]
     removed: tuple[Task, ...]
     changed: dict[Task, str]
+    rules: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
+        return bool(self.added or self.removed or self.changed or self.rules)
 
     def render(self) -> list[str]:
-        """One line a task: `+ worker:2`, `- worker:1`, `~ worker:0 (argv)`."""
+        """One line a task or rule: `+ worker:2`, `- worker:1`, `~ worker:0 (argv)`,
+        `~ on_ps_failure: fail`."""
         lines = [f"+ {task}" for task in self.added] + [f"- {task}" for task in self.removed]
-        return lines + [f"~ {task} ({what})" for task, what in self.changed.items()]
+        lines += [f"~ {task} ({what})" for task, what in self.changed.items()]
+        return lines + [f"~ {key}: {value}" for key, value in self.rules.items()]
 
 
 def compare(old: Plan, new: Plan) -> Changes:
@@ -47,6 +52,7 @@ def compare(old: Plan, new: Plan) -> Changes:
         added=tuple(task for task in after if task not in before),
         removed=tuple(task for task in before if task not in after),
         changed={task: what for task, what in differing.items() if what},
+        rules={key: getattr(new, key) for key in _RULES if getattr(old, key) != getattr(new, key)},
     )
 
 

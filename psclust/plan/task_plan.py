@@ -10,6 +10,7 @@ from typing import Literal
 
 from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.jobs import PsFailure, WorkerFailure
 from psclust.spec.preload_limits import Preload
 from psclust.spec.typed_json import build, parse_json
 
@@ -84,7 +85,8 @@ class Deadlines:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
-    that the run has lost, in that order."""
+    that the run has lost, in that order. `on_ps_failure`, `on_worker_failure`: what follows a death
+    after which the task may start again."""
 
     name: str
     cluster: ClusterSpec
@@ -92,6 +94,8 @@ class Plan:
     deadlines: Deadlines
     notes: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    on_ps_failure: PsFailure = "restart-ps"
+    on_worker_failure: WorkerFailure = "restart-worker"
 
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)

@@ -40,10 +40,10 @@ class TaskStatus:
 @dataclass(frozen=True, slots=True)
 class RunStatus:
     """A run. ok, exit_code, text: set once it is decided how the run ends. waiting: which tasks a
-    finishing run waits for, as a clause. remedy: a sentence, for a failure that psclust knows.
-    silent: why it makes no step and prints nothing, as a clause; None while it does, or where that
-    is not known. psclust: version of its supervisor. clock: what to add to the machine's monotonic
-    clock to get the times in here."""
+    finishing run waits for, or one whose tasks all start again, as a clause. remedy: a sentence,
+    for a failure that psclust knows. silent: why it makes no step and prints nothing, as a clause;
+    None while it does, or where that is not known. psclust: version of its supervisor. clock: what
+    to add to the machine's monotonic clock to get the times in here."""
 
     name: str
     run: str

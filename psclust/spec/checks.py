@@ -15,8 +15,10 @@ from psclust.spec.jobs import (
     COORDINATOR,
     IN_GRAPH,
     PS,
+    RESTART_ALL,
     WORKER,
     is_chief,
+    is_in_cluster,
     replica_jobs,
 )
 from psclust.spec.key_types import ARRAY_TASK
@@ -316,6 +318,24 @@ def _ends_with_names_jobs(file: ClusterFile) -> Iterator[Problem]:
             )
 
 
+def _restarted_tasks_may_start_again(file: ClusterFile) -> Iterator[Problem]:
+    once = [
+        name
+        for name, job in file.all_jobs.items()
+        if job.count
+        and is_in_cluster(name, job.in_cluster)
+        and (job.restart or file.restart).when == "never"
+    ]
+    for key in ("on_ps_failure", "on_worker_failure"):
+        if once and getattr(file, key) == RESTART_ALL:
+            text = (
+                "restart-all starts all tasks of the cluster again, and those of "
+                f"{', '.join(once)} are to be started once only (restart: when: never); "
+                "remove one of the two."
+            )
+            yield Problem((key,), text, (("restart", "when"), ("jobs", "*")))
+
+
 _RULES: tuple[Rule, ...] = (
     _name_is_complete,
     _groups_of_a_job_have_a_value_each,
@@ -334,6 +354,7 @@ _RULES: tuple[Rule, ...] = (
     _jobs_have_a_program,
     _task_indices_exist,
     _ends_with_names_jobs,
+    _restarted_tasks_may_start_again,
     check_slots,
     check_addresses,
     check_placeholders,

@@ -16,7 +16,7 @@ from psclust.placement.policies import POLICIES, ROUND_ROBIN, render_policies
 from psclust.spec.cluster import Host
 from psclust.spec.host_keys import Hosts, Kubernetes, Slurm, Ssh
 from psclust.spec.job_keys import Job, Restart, default_jobs
-from psclust.spec.jobs import added_job
+from psclust.spec.jobs import PsFailure, WorkerFailure, added_job
 from psclust.spec.key_types import (
     JOBS_SCHEMA,
     Admitted,
@@ -234,6 +234,17 @@ class _Common(KeyModel):
         "the chief or client if there is one, else all workers.",
     )
     restart: Restart = Field(default_factory=Restart)
+    on_ps_failure: PsFailure = Field(
+        default="restart-ps",
+        description="After the death of a ps that `restart` allows another attempt. restart-ps: "
+        "it starts again alone; restart-all: every task of the cluster is stopped, and all start "
+        "again together; fail: the run ends.",
+    )
+    on_worker_failure: WorkerFailure = Field(
+        default="restart-worker",
+        description="The same for a worker, a chief or any other task of the cluster but a ps: "
+        "restart-worker, restart-all or fail.",
+    )
     deadlines: Deadlines = Field(default_factory=Deadlines)
     metrics: ListenAddress | None = Field(
         default=None,

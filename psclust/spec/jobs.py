@@ -4,6 +4,7 @@ the launcher to lay out a cluster, a task to find its part in it."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Literal
 
 from psclust.spec.program_command import ProgramKind
 
@@ -14,6 +15,11 @@ _OBSERVERS = (EVALUATOR, "tensorboard")
 _SPEC_ORDER = (CHIEF, "master", PS, WORKER)
 
 IN_GRAPH, BETWEEN_GRAPH, COORDINATOR = "in-graph", "between-graph", "coordinator"
+
+# What follows the death of a ps, and of another task of the cluster.
+PsFailure = Literal["restart-ps", "restart-all", "fail"]
+WorkerFailure = Literal["restart-worker", "restart-all", "fail"]
+RESTART_ALL, FAIL = "restart-all", "fail"
 
 
 def is_chief(job: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from psclust.errors import UsageError
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.jobs import FAIL, RESTART_ALL
 from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
@@ -63,6 +64,13 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
             "the supervisor of a run serves them, "
             "and the pods of a manifest have none; remove this.",
         )
+    for key in ("on_ps_failure", "on_worker_failure"):
+        if getattr(file, key) in (RESTART_ALL, FAIL):
+            yield Problem(
+                (key,),
+                "the supervisor of a run sees to this, and the pods of a manifest have none; "
+                "remove it, or call `psclust up --kubernetes`.",
+            )
 
 
 def check_for_pods(file: ClusterFile) -> Iterator[Problem]:

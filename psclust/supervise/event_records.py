@@ -24,17 +24,7 @@ def event_records(
     yield from _event(before, event, after, now)
     for text in after.notes[len(before.notes) :]:
         yield record("note", text=text)
-    for task, entry in after.tasks.items():
-        old = before.tasks.get(task)
-        if old is not None and old is not entry and _starts_again(old, entry, event):
-            delay_s = (
-                entry.due - now
-                if entry.phase is TaskPhase.BACKOFF and entry.due is not None
-                else 0.0
-            )
-            yield record(
-                "restart", **_names(old), reason=_why(before, event), delay_s=round(delay_s, 3)
-            )
+    yield from _restarts(before, event, after, now)
     if (
         after.phase is RunPhase.FINISHING
         and before.phase is not RunPhase.FINISHING
@@ -55,6 +45,29 @@ def event_records(
         )
     for action in actions:
         yield from _action(after, action)
+
+
+def _restarts(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:
+    """The task that died comes before those that start again with it."""
+    begins = after.together is not None and after.together != before.together
+    for task in sorted(after.tasks, key=lambda task: task != getattr(event, "task", None)):
+        old, entry = before.tasks.get(task), after.tasks[task]
+        if old is None or old is entry or not _starts_again(old, entry, event):
+            continue
+        start = (
+            after.no_start_before
+            if begins
+            else entry.due
+            if entry.phase is TaskPhase.BACKOFF
+            else None
+        )
+        reason = after.together if begins else None
+        yield record(
+            "restart",
+            **_names(old),
+            reason=reason or _why(before, event),
+            delay_s=round(max(0.0, (start or now) - now), 3),
+        )
 
 
 def _event(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:

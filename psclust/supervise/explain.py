@@ -105,11 +105,15 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
                 for task, other in evidence.state.tasks.items()
                 if other.phase is TaskPhase.RUNNING
             }
+            if evidence.state.together is not None:
+                return Finding(name, "waits to be started with all others", _ending(evidence.state))
             return Finding(
                 name,
                 "waits to be started",
                 tuple(str(need) for need in plan.needs if need not in up),
             )
+        case TaskPhase.STOPPING if evidence.state.together is not None:
+            return Finding(name, "is being stopped, to start again with all others")
         case TaskPhase.BACKOFF:
             wait_s = max(0.0, (entry.due or evidence.now) - evidence.now)
             return Finding(
@@ -135,6 +139,15 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
             stack=_stack(process.main_thread, plan.cwd),
         )
     return None
+
+
+def _ending(state: RunState) -> tuple[str, ...]:
+    """The tasks that have to end before all start again."""
+    return tuple(
+        str(task)
+        for task, entry in state.tasks.items()
+        if entry.phase in (TaskPhase.STOPPING, TaskPhase.BACKOFF)
+    )
 
 
 def _whereabouts(evidence: Evidence, entry: TaskState) -> Whereabouts | None:

@@ -7,8 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from psclust.spec.jobs import FAIL
 from psclust.supervise.events import HostLost, Move, Note, Outcome, Stage
-from psclust.supervise.restart_rule import backoff_s, describe_limit
+from psclust.supervise.restart_rule import (
+    backoff_s,
+    describe_limit,
+    failure_rule,
+    servers_are_done,
+)
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
 
 
@@ -33,7 +39,7 @@ def lose_host(
     # Nothing starts again once the work is done.
     if not missing or state.phase is not RunPhase.LIVE:
         return state, None
-    if _servers_are_done(state):
+    if servers_are_done(state):
         stopped = {entry.plan.task: replace(entry, phase=TaskPhase.STOPPED) for entry in missing}
         text = (
             f"host {event.host} is lost, with {_names(missing)}: {event.reason}; "
@@ -42,7 +48,11 @@ def lose_host(
         return replace(
             state, tasks={**state.tasks, **stopped}, missed=(*state.missed, event)
         ), Note(text)
-    return _replace_tasks(state, missing, event, now)
+    moving, verdict = replace_tasks(state, missing, event, now)
+    fatal = [rule for each in missing if (rule := failure_rule(state, each.plan)) is not None]
+    if isinstance(verdict, Move) and (rule := next((r for r in fatal if r.value == FAIL), None)):
+        return state, replace(verdict.otherwise, text=f"{verdict.otherwise.text}; {rule}")
+    return moving, verdict
 
 
 def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Outcome | None]:
@@ -59,7 +69,7 @@ def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Out
     ]
     missing = [replace(entry, phase=TaskPhase.FAILED) for entry in there]
     tasks = {**state.tasks, **{entry.plan.task: entry for entry in missing}}
-    return _replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
+    return replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
 
 
 def lacks_host(state: RunState, entry: TaskState) -> bool:
@@ -71,18 +81,10 @@ def lacks_host(state: RunState, entry: TaskState) -> bool:
     )
 
 
-def _servers_are_done(state: RunState) -> bool:
-    """Whether no program needs a server, or another program, any more."""
-    programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
-    return bool(programs) and all(
-        entry.finished or (entry.stage in (Stage.TRAINED, Stage.LEAVING) and entry.alive)
-        for entry in programs
-    )
-
-
-def _replace_tasks(
+def replace_tasks(
     state: RunState, missing: Sequence[TaskState], event: HostLost, now: float
 ) -> tuple[RunState, Move | Outcome]:
+    """Have these tasks move, which are FAILED on a lost host, or end the run if they may not."""
     vital = [entry for entry in missing if entry.plan.role != "side"]
     if event.all_hosts and vital:
         return state, Outcome(False, 1, event.reason)
@@ -144,5 +146,7 @@ def _delay_starts(state: RunState, missing: Sequence[TaskState], now: float) -> 
     return replace(
         state,
         tasks={**state.tasks, **counted},
-        no_start_before=now + max(state.plan.deadlines.stop_s, *delays),
+        no_start_before=max(
+            state.no_start_before or now, now + max(state.plan.deadlines.stop_s, *delays)
+        ),
     )

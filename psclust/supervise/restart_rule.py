@@ -1,17 +1,19 @@
-"""The restart rule: whether, and after what delay, a dead task starts again. A limit within a
-window; at once the first time, then after an exponential back-off with jitter; no restart after a
-failure that another attempt would repeat."""
+"""The restart rule: whether, and after what delay, a dead task starts again, and who with it. A
+limit within a window; at once the first time, then after an exponential back-off with jitter; no
+restart after a failure that another attempt would repeat."""
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 
 from psclust.errors import UsageError
 from psclust.plan.task_plan import TaskPlan
+from psclust.spec.jobs import PS
 from psclust.spec.plurals import counted
 from psclust.supervise.events import Death, Stage
 from psclust.supervise.exit_code import ended_by_signal
-from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.run_state import RunPhase, RunState, TaskState
 
 # A failure within this many seconds of a violent death elsewhere is taken for its consequence.
 COLLATERAL_WINDOW_S = 30.0
@@ -85,6 +87,42 @@ def _repeats(before: Death, last: Death) -> bool:
         and max(before.lifetime_s, last.lifetime_s) <= _SHORT_LIFE_S
     )
     return in_turn and before.code == last.code and last.diagnosis.repeats(before.diagnosis)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """A key of the cluster file about deaths, `on_ps_failure` or `on_worker_failure`, and its
+    value."""
+
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.value}"
+
+
+def failure_rule(state: RunState, plan: TaskPlan) -> FailureRule | None:
+    """The rule for the death of a task; None if it concerns that task alone: an observer, or a task
+    that dies when the training is over."""
+    if (
+        state.plan is None
+        or state.phase is not RunPhase.LIVE
+        or plan.role == "side"
+        or servers_are_done(state)
+    ):
+        return None
+    if plan.task.job == PS:
+        return FailureRule("on_ps_failure", state.plan.on_ps_failure)
+    return FailureRule("on_worker_failure", state.plan.on_worker_failure)
+
+
+def servers_are_done(state: RunState) -> bool:
+    """Whether no program needs a server, or another program, any more."""
+    programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
+    return bool(programs) and all(
+        entry.finished or (entry.stage in (Stage.TRAINED, Stage.LEAVING) and entry.alive)
+        for entry in programs
+    )
 
 
 def describe_loss(state: RunState, entry: TaskState, now: float) -> str:

@@ -7,6 +7,7 @@ from psclust.supervise.events import Outcome, Stage
 from psclust.supervise.exit_code import describe_exit, ended_by_signal
 from psclust.supervise.restart_rule import (
     COLLATERAL_WINDOW_S,
+    FailureRule,
     backoff_s,
     describe_limit,
     why_permanent,
@@ -45,11 +46,21 @@ def describe_success(state: RunState) -> str:
     )
 
 
-def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) -> Outcome:
+def failure(
+    state: RunState,
+    entry: TaskState,
+    now: float,
+    *,
+    exit_code: int,
+    rule: FailureRule | None = None,
+) -> Outcome:
     """The outcome after a death that nothing follows. Its cause is the earliest death within the
-    window, which need not be the one that used up its restarts."""
+    window, which need not be the one that used up its restarts. rule: that forbids a restart; then
+    a violent death is its own cause, because those before it have been survived."""
     recent = [death for death in state.deaths if now - death.at <= COLLATERAL_WINDOW_S]
     own = next(death for death in reversed(recent) if death.task == entry.plan.task)
+    if rule is not None and ended_by_signal(own.code):
+        recent = [death for death in recent if death is own or not ended_by_signal(death.code)]
     first = next(
         (death for death in recent if ended_by_signal(death.code) and death.task != own.task), own
     )
@@ -57,7 +68,9 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
     text = f"{first.task} {first.how}"
     if first.task != own.task:
         text += f", and {own.task} {own.how} after it"
-    if entry.restarts and backoff_s(entry, now) is None:
+    if rule is not None:
+        text += f"; {rule}"
+    elif entry.restarts and backoff_s(entry, now) is None:
         text += f"; {describe_limit(entry)}"
     elif entry.restarts and (why := why_permanent(state, entry)) is not None:
         text += f"; {why}"

@@ -121,8 +121,9 @@ class RunState:
     run ends. due: end of the finishing grace.
     silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost
     hosts whose tasks are not needed unless a program starts again. notes: sentences for the user.
-    no_start_before: set while tasks of a lost host move; no task starts earlier, nor before every
-    process that knows the old addresses has ended. stepped: when a program last reported another
+    no_start_before: set while tasks of a lost host move, or all tasks start again; no task starts
+    earlier, nor before every process that is being stopped has ended. together: why all tasks start
+    again, for the user, until they do. stepped: when a program last reported another
     step. asked: whether it was asked why there is none; explained: when the answer came."""
 
     plan: Plan | None = None
@@ -139,6 +140,7 @@ class RunState:
     missed: tuple[HostLost, ...] = ()
     notes: tuple[str, ...] = ()
     no_start_before: float | None = None
+    together: str | None = None
     stepped: float = 0.0
     asked: bool = False
     explained: float | None = None

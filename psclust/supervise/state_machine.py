@@ -42,6 +42,7 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
+from psclust.supervise.restart_all import holds_others, restart_with_lost
 from psclust.supervise.run_end import deciders, describe_success
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.silence import check_progress, check_silence, conclude, note_sign
@@ -76,6 +77,9 @@ def transition(state: RunState, event: Event, now: float) -> Result:
             )
         case HostLost():
             state, actions = _follow_verdict(*lose_host(state, event, now), now)
+            if any(isinstance(action, Move) for action in actions):
+                state, more = restart_with_lost(state, event, now)
+                actions = more + actions
         case Progressed():
             pass  # recorded only
         case Stepped():
@@ -158,7 +162,8 @@ def _follow_verdict(
 
 
 def _not_moved(state: RunState, event: NotMoved, now: float) -> Result:
-    state = replace(state, no_start_before=None)
+    if state.together is None:
+        state = replace(state, no_start_before=None)
     if not event.move.vital:
         return state, []
     return stop_run(
@@ -242,11 +247,13 @@ def _settle(state: RunState, now: float) -> Result:
 def _start_ready(state: RunState, now: float) -> Result:
     if state.no_start_before is not None:
         if now < state.no_start_before or any(
-            entry.phase is TaskPhase.STOPPING or lacks_host(state, entry)
+            entry.phase is TaskPhase.STOPPING
+            or lacks_host(state, entry)
+            or holds_others(state, entry)
             for entry in state.tasks.values()
         ):
             return state, []
-        state = replace(state, no_start_before=None, applied=now)
+        state = replace(state, no_start_before=None, together=None, applied=now)
     actions: list[Action] = []
     answering = {task for task, entry in state.tasks.items() if entry.phase is TaskPhase.RUNNING}
     for entry in list(state.tasks.values()):

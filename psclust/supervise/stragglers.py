@@ -1,4 +1,5 @@
-"""Programs that still run when the work is done."""
+"""The tasks a run waits for: programs that still run when the work is done, and those that have to
+end before all start again."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import os
 
 from psclust.plan.task_plan import Deadlines
 from psclust.spec.python_command import program_at
-from psclust.supervise.run_state import RunPhase, RunState, TaskState
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 
 
 def describe_wait(state: RunState) -> str | None:
-    """Which tasks a finishing run waits for; None in any other phase."""
+    """Which tasks a finishing run waits for, or one whose tasks start again; None for any other."""
+    if state.phase is RunPhase.LIVE and state.together is not None:
+        ending = [entry for entry in state.tasks.values() if entry.phase is TaskPhase.STOPPING]
+        return state.together + (f"; waiting for {_names(ending)} to end" if ending else "")
     late = stragglers(state)
     if state.phase is not RunPhase.FINISHING or state.plan is None or not late:
         return None

@@ -5,6 +5,7 @@ A task moves through these phases; `TABLE` gives the effect of each event in eac
     WAITING --start--> STARTING --(answers, or runs)--> RUNNING --exit 0--> DONE
        ^                  |                                |--exit != 0--> BACKOFF --time-->
        +---- BACKOFF <----+                                |    WAITING; FAILED at the limit
+       +---- DONE, when all tasks start again              |
                                                            |--stopped--> STOPPING --exit-->
                                                                 STOPPED; WAITING for a restart
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from psclust.spec.jobs import FAIL, RESTART_ALL
 from psclust.supervise.diagnosis import diagnose
 from psclust.supervise.events import (
     Death,
@@ -28,7 +30,13 @@ from psclust.supervise.events import (
     Started,
     TaskEvent,
 )
-from psclust.supervise.restart_rule import describe_loss, never_served, restart_delay_s
+from psclust.supervise.restart_all import restart_with_dead
+from psclust.supervise.restart_rule import (
+    describe_loss,
+    failure_rule,
+    never_served,
+    restart_delay_s,
+)
 from psclust.supervise.run_end import failure
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stopping import stop_run, stop_task
@@ -68,19 +76,20 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
     ):
         return state.with_task(replace(entry, phase=TaskPhase.FAILED)), []
     delay_s = restart_delay_s(state, entry, event.code, now)
-    if delay_s is not None:
+    rule = failure_rule(state, plan) if delay_s is not None else None
+    if delay_s is not None and (rule is None or rule.value != FAIL):
         restarts = (*entry.restarts, now)
-        return state.with_task(
+        state = state.with_task(
             replace(entry, phase=TaskPhase.BACKOFF, due=now + delay_s, restarts=restarts)
-        ), []
+        )
+        if rule is not None and rule.value == RESTART_ALL:
+            return restart_with_dead(state, death, rule, now)
+        return state, []
     state = state.with_task(replace(entry, phase=TaskPhase.FAILED))
     if plan.role == "side":
         return state.with_note(describe_loss(state, entry, now)), []
-    return stop_run(
-        state,
-        failure(state, entry, now, exit_code=3 if never_served(entry, event.code) else 1),
-        now,
-    )
+    exit_code = 3 if never_served(entry, event.code) else 1
+    return stop_run(state, failure(state, entry, now, exit_code=exit_code, rule=rule), now)
 
 
 def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
@@ -127,6 +136,7 @@ def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Re
             due=None,
             after_stop=AfterStop.STAY,
             exit_code=code,
+            stage=Stage.BEGUN if again else entry.stage,
             since=now,
         )
     ), []

@@ -38,6 +38,26 @@ def test_only_what_failed_in_the_last_minutes_is_told_the_last_at_the_end() -> N
     assert list(trouble(events[:2], 1010.0)) == []
 
 
+def test_where_all_tasks_start_again_only_the_death_is_shown_and_the_reason_once() -> None:
+    why = "ps:0 was killed by SIGKILL; all tasks start again (on_ps_failure: restart-all)"
+    ps, worker = (
+        {"task": task, "host": "a", "attempt": 1, "time": 1000.0} for task in ("ps:0", "worker:0")
+    )
+    killed = {"exit_code": 137, "reason": "was killed by SIGKILL", "after_s": 9.0, "step": None}
+    stopped = {"exit_code": 143, "reason": "was killed by SIGTERM", "after_s": 9.0, "step": None}
+    events = [
+        {**ps, **record("exit", **killed)},
+        {**ps, **record("restart", reason=why, delay_s=0.0)},
+        {**worker, **record("restart", reason=why, delay_s=0.0)},
+        {**worker, **record("signal", signal="TERM")},
+        {**worker, "time": 1001.0, **record("exit", **stopped)},
+    ]
+    assert list(trouble(events, 1010.0))[2:] == [
+        "    10 s ago  ps:0  attempt 1 was killed by SIGKILL, after 9.0 s",
+        f"    10 s ago  ps:0  gets another attempt in 0.0 s: {why}",
+    ]
+
+
 @pytest.mark.process
 def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(
     bed: CommandBed,

@@ -206,6 +206,16 @@ def test_comparing_says_which_part_differs_and_ignores_what_only_psclust_looks_a
     ).render() == ["+ evaluator:0"]
 
 
+def test_what_follows_a_death_is_part_of_the_plan_and_changes_no_task() -> None:
+    old, new = plan(), plan(on_ps_failure="restart-all", on_worker_failure="fail")
+    assert (old.on_ps_failure, old.on_worker_failure) == ("restart-ps", "restart-worker")
+    assert (new.on_ps_failure, new.on_worker_failure) == ("restart-all", "fail")
+    changes = compare(old, new)
+    assert not changes.changed
+    assert changes.render() == ["~ on_ps_failure: restart-all", "~ on_worker_failure: fail"]
+    assert Plan.from_json(new.to_json()) == new
+
+
 def test_a_command_that_begins_with_python_means_the_interpreter_of_the_cluster() -> None:
     made = plan(
         python="/opt/tf/bin/python",

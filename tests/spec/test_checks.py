@@ -28,6 +28,14 @@ CONTRADICTIONS = {
     "ends_with: [chief]": (
         "1: ends_with[0]: no task belongs to a job 'chief'; the jobs are ps, worker."
     ),
+    "on_ps_failure: restart-all\nrestart: {when: never}": (
+        "1: on_ps_failure: restart-all starts all tasks of the cluster again, and those of ps, "
+        "worker are to be started once only (restart: when: never); remove one of the two."
+    ),
+    "on_worker_failure: restart-all\njobs: {ps: 1, worker: {restart: {when: never}}}": (
+        "1: on_worker_failure: restart-all starts all tasks of the cluster again, and those of "
+        "worker are to be started once only (restart: when: never); remove one of the two."
+    ),
     # programs
     "args: [--x]": "1: args: there is no program to take these arguments; name it under program.",
     "jobs: {ps: {run: program}}": (
@@ -222,6 +230,13 @@ ALLOWED = {
     "a module": "program: -m package.train",
     "a command": "program: [./train, --fast]",
     "a bare server beside a program": "program: a.py\njobs: {ps: {run: server}, worker: 1}",
+    "a task outside the cluster that is started once, beside those that start again": (
+        "on_ps_failure: restart-all\njobs:\n  ps: 1\n  evaluator: {restart: {when: never}}\n"
+        "  fetch: {run: [./fetch], in_cluster: false, restart: {when: never}}"
+    ),
+    "a rule that ends the run, where nothing is started twice": (
+        "on_ps_failure: fail\non_worker_failure: restart-worker\nrestart: {when: never}"
+    ),
     "replication without a program": "replication: in-graph",
 }
 

@@ -170,6 +170,12 @@ MISTAKES = {
     "restart: {when: always}": (
         "1: restart.when: found the text 'always'; write never, signal or failure."
     ),
+    "on_ps_failure: restart-worker": (
+        "1: on_ps_failure: found the text 'restart-worker'; write restart-ps, restart-all or fail."
+    ),
+    "on_worker_failure: never": (
+        "1: on_worker_failure: found the text 'never'; write restart-worker, restart-all or fail."
+    ),
     "env: {A B: 1}": (
         "1: env.A B: found the key 'A B'; write a variable's name without = or blanks."
     ),

@@ -89,6 +89,10 @@ MISTAKES = {
         "1: metrics: the supervisor of a run serves them, "
         "and the pods of a manifest have none; remove this."
     ),
+    f"on_ps_failure: restart-all\n{IMAGE}": (
+        "1: on_ps_failure: the supervisor of a run sees to this, and the pods of a manifest have "
+        "none; remove it, or call `psclust up --kubernetes`."
+    ),
     f"ports: 65535\njobs: {{ps: 1}}\n{IMAGE}": (
         "1: ports: a pod uses this port and the next 2; write 65533 or less."
     ),

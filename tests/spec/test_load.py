@@ -102,6 +102,8 @@ env: {THREADS: 1, VERSION: 1.10, ON: true}
 recovery_wait: false
 deadlines: {run: 2h, stop: 500ms, start: "90"}
 ends_with: [worker]
+on_ps_failure: fail
+on_worker_failure: restart-worker
 """,
     )
     assert load(path, default_name="x") == ClusterFile(
@@ -125,6 +127,7 @@ ends_with: [worker]
         recovery_wait=False,
         deadlines=Deadlines(run=7200.0, stop=0.5, start=90.0),
         ends_with=["worker"],
+        on_ps_failure="fail",
     )
 
 

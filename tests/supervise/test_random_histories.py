@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
+import pytest
 from histories import CHIEF, EVAL, PS, W0, W1, live, make_plan, task_plan
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psclust.plan.task_plan import RestartPolicy
+from psclust.plan.task_plan import Plan, RestartPolicy
 from psclust.spec.cluster import Task
+from psclust.spec.jobs import PsFailure, WorkerFailure
 from psclust.supervise.events import (
     Action,
     Apply,
@@ -37,13 +40,14 @@ from psclust.supervise.events import (
     Stop,
     Tick,
 )
-from psclust.supervise.run_state import RunPhase, RunState
+from psclust.supervise.restart_rule import failure_rule
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase
 from psclust.supervise.state_machine import transition
 
 POLICY = RestartPolicy("failure", 2, 60, 1, 5)
-PLAN = make_plan(
+OBSERVED = make_plan(
     *(
-        replace(task_plan(task, restart=policy), host=host)
+        task_plan(task, restart=policy, host=host, **({"address": None} if task == EVAL else {}))
         for task, host, policy in (
             (PS, "a", POLICY),
             (CHIEF, "a", replace(POLICY, when="signal")),
@@ -53,16 +57,25 @@ PLAN = make_plan(
         )
     )
 )
-CHANGED = Apply(
-    replace(PLAN, tasks=tuple(replace(each, cwd="/elsewhere") for each in PLAN.tasks[2:]))
+TASKS = [entry.task for entry in OBSERVED.tasks]
+SPARE = "c"
+PLANS = st.builds(
+    replace,
+    st.just(OBSERVED),
+    on_ps_failure=st.sampled_from(get_args(PsFailure)),
+    on_worker_failure=st.sampled_from(get_args(WorkerFailure)),
 )
-TASKS = [entry.task for entry in PLAN.tasks]
+HISTORIES = st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 40)), max_size=60)
 
 
 @dataclass
 class World:
-    """The processes of a run, by which the rules' actions are judged."""
+    """The processes of a run, by which the rules' actions are judged. calm: the run is up, and
+    little happens that ends it. together: how often all tasks were to start again; born: its value
+    when a task last started."""
 
+    plan: Plan
+    calm: bool = False
     state: RunState = field(default_factory=RunState)
     now: float = 0.0
     starting: set[Task] = field(default_factory=set)
@@ -70,24 +83,43 @@ class World:
     answers: list[Event] = field(default_factory=list)
     attempts: dict[Task, int] = field(default_factory=dict)
     ended: int = 0
+    together: int = 0
+    born: dict[Task, int] = field(default_factory=dict)
+
+    def planned(self) -> Plan:
+        """Without the hosts that are lost."""
+        lost = self.state.lost
+        tasks = (
+            replace(each, host=SPARE if each.host in lost else each.host)
+            for each in self.plan.tasks
+        )
+        return replace(self.plan, tasks=tuple(tasks), lost=lost)
+
+    def changed(self) -> Plan:
+        plan = self.planned()
+        return replace(
+            plan, tasks=tuple(replace(each, cwd="/elsewhere") for each in plan.tasks[2:])
+        )
 
     def possible(self) -> list[Event]:
         """What may happen next."""
         found: list[Event] = [Tick(), Tick(True), Stepped(), *self.answers]
         for task in TASKS:
             if task in self.starting:
-                found += [Started(task, 7), NotStarted(task, "no room")]
+                found += [Started(task, 7)] * 3
+                found += [] if self.calm else [NotStarted(task, "no room")]
             if task in self.alive:
-                found += [Exited(task, code) for code in (0, 1, -9, 137)]
-                found += [Serving(task), *(Reported(task, stage) for stage in Stage)]
+                found += [Exited(task, code) for code in ((-9,) if self.calm else (0, 1, -9, 137))]
+                found += [Serving(task)] * 2
+                found += [Reported(task, stage) for stage in Stage if not self.calm]
             found.append(Restart(task))
         found += [HostSilent(host, silent) for host in ("a", "b") for silent in (True, False)]
         rare: list[Event] = [
-            HostLost("a", "is gone"),
-            HostLost("b", "is gone"),
-            Apply(PLAN),
-            CHANGED,
+            HostLost(host, "is gone") for host in ("a", "b") if host not in self.state.lost
         ]
+        rare += [Apply(self.planned()), Apply(self.changed())]
+        if self.calm:
+            return [*found * 6, *rare, *(Exited(task, 0) for task in self.alive)]
         rare += [Stop("on request"), Stop("saved", save=True), Kill("at once")]
         return [*found * 3, *rare]
 
@@ -99,7 +131,9 @@ class World:
         if isinstance(event, Exited):
             self.alive.discard(event.task)
         if isinstance(event, HostLost):
-            there = {entry.task for entry in PLAN.tasks if entry.host == event.host}
+            there = {
+                task for task, entry in self.state.tasks.items() if entry.plan.host == event.host
+            }
             self.starting -= there
             self.alive -= there
         if event in self.answers:
@@ -107,12 +141,47 @@ class World:
         before, (self.state, actions) = self.state, transition(self.state, event, self.now)
         if before.phase is RunPhase.ENDED:
             assert not actions
+        if self.state.together not in (None, before.together):
+            self.together += 1
+        if before.together is not None and self.state.together is None:
+            assert not (self.alive | self.starting) - {EVAL}
+            phases = {task: entry.phase for task, entry in self.state.tasks.items()}
+            assert TaskPhase.BACKOFF not in {phases[task] for task in phases if task != EVAL}
         for action in actions:
             self._obey(action, before)
+        self._check_failure_rules(event, before)
         for entry in self.state.tasks.values():
             policy = entry.plan.restart
             recent = [at for at in entry.restarts if self.now - at <= policy.window_s]
             assert len(recent) <= policy.max
+
+    def _check_failure_rules(self, event: Event, before: RunState) -> None:
+        entries = self.state.tasks
+        of_one_start = {
+            self.born[task]
+            for task in (self.alive | self.starting) - {EVAL}
+            if task in entries and entries[task].phase is not TaskPhase.STOPPING
+        }
+        assert not of_one_start - {self.together}
+        if not isinstance(event, Exited) or event.task not in entries:
+            return
+        counted = [
+            task
+            for task, entry in entries.items()
+            if task in before.tasks and len(entry.restarts) > len(before.tasks[task].restarts)
+        ]
+        assert set(counted) <= {event.task, *self._lost_tasks()}
+        rule = failure_rule(before, before.tasks[event.task].plan)
+        if rule is not None and rule.value == "fail":
+            assert entries[event.task].phase is not TaskPhase.BACKOFF
+        if rule is not None and rule.value != "restart-all":
+            assert self.state.together == before.together or self.state.together is None
+
+    def _lost_tasks(self) -> set[Task]:
+        """A move counts as a restart."""
+        return {
+            task for task, entry in self.state.tasks.items() if entry.plan.host in self.state.lost
+        }
 
     def _obey(self, action: Action, before: RunState) -> None:
         match action:
@@ -122,12 +191,14 @@ class World:
                 assert plan.host not in self.state.lost
                 assert attempt == self.attempts.get(plan.task, 0) + 1
                 assert {PS} & set(plan.needs) <= self.alive
+                assert self.state.together is None
                 self.attempts[plan.task] = attempt
+                self.born[plan.task] = self.together
                 self.starting.add(plan.task)
             case Signal(task):
                 assert self.state.tasks[task].alive
             case Move():
-                self.answers.append(NotMoved(action, "no host is left"))
+                self.answers += [NotMoved(action, "no host is left"), Apply(self.planned())]
             case Look(since):
                 self.answers.append(Looked(since, "worker:0 sleeps"))
             case Explain():
@@ -138,12 +209,30 @@ class World:
                 self.ended += 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 40)), max_size=60))
+@given(PLANS, HISTORIES, st.booleans())
 def test_whatever_happens_the_rules_keep_their_promises(
-    history: list[tuple[int, float]],
+    plan: Plan, history: list[tuple[int, float]], calm: bool
 ) -> None:
-    world = World()
-    world.happens(Apply(PLAN))
+    play(plan, history, calm)
+
+
+@pytest.mark.long
+@settings(max_examples=max(10_000, settings.default.max_examples))
+@given(PLANS, HISTORIES, st.booleans())
+def test_in_ten_thousand_histories_the_rules_keep_their_promises(
+    plan: Plan, history: list[tuple[int, float]], calm: bool
+) -> None:
+    play(plan, history, calm)
+
+
+def play(plan: Plan, history: list[tuple[int, float]], calm: bool) -> None:
+    """The history, and the end of its run."""
+    world = World(plan, calm)
+    world.happens(Apply(plan))
+    if calm:
+        for task in [PS, *(task for task in TASKS if task != PS)]:
+            world.happens(Started(task, 7))
+            world.happens(Serving(task))
     for choice, passed in history:
         world.now += passed
         possible = world.possible()

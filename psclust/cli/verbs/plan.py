@@ -208,13 +208,19 @@ def _by_name(changes: Changes) -> Changes:
         tuple(map(str, changes.added)),  # type: ignore[arg-type]
         tuple(map(str, changes.removed)),  # type: ignore[arg-type]
         {str(task): what for task, what in changes.changed.items()},  # type: ignore[misc]
+        changes.rules,
     )
 
 
 def render_plan(plan: Plan) -> str:
-    """Notes, then a paragraph for each task: host, the tasks it waits for, command, and the
-    variables that psclust adds."""
-    paragraphs = ["\n".join(f"note: {note}" for note in plan.notes)] if plan.notes else []
+    """Notes and rules, then a paragraph for each task: host, the tasks it waits for, command, and
+    the variables that psclust adds."""
+    first = [f"note: {note}" for note in plan.notes]
+    if plan.on_ps_failure != "restart-ps":
+        first.append(f"on_ps_failure: {plan.on_ps_failure}")
+    if plan.on_worker_failure != "restart-worker":
+        first.append(f"on_worker_failure: {plan.on_worker_failure}")
+    paragraphs = ["\n".join(first)] if first else []
     return "\n\n".join([*paragraphs, *("\n".join(_lines(task)) for task in plan.tasks)])
 
 

@@ -27,6 +27,8 @@ def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
         output.data(asdict(status))
         return
     output.say(_headline(status))
+    if status.waiting:
+        output.say(status.waiting)
     if status.phase == QUEUED:
         output.say("\n".join(status.notes))
     header = ("TASK", "STATE", "SINCE", "HOST", "ADDRESS", "PID", "ATTEMPT", "EXIT")

@@ -44,13 +44,7 @@ def trouble(events: Iterable[Record], now_s: float) -> Iterator[str]:
     """Lines about what has failed lately, the last at the end. now_s: seconds since the epoch."""
     from psclust.cli.run_report.story import clause_of
 
-    found = [
-        event
-        for event in events
-        if event["kind"] in _TROUBLE
-        and event.get("exit_code") != 0
-        and event["time"] > now_s - _LATELY_S
-    ]
+    found = [event for event in _troubles(events) if event["time"] > now_s - _LATELY_S]
     if found:
         yield from ("", "lately:")
     for event in found[-_LATELY:]:
@@ -58,3 +52,21 @@ def trouble(events: Iterable[Record], now_s: float) -> Iterator[str]:
         yield (
             f"    {output.duration(max(0.0, now_s - event['time']))} ago  {task}{clause_of(event)}"
         )
+
+
+def _troubles(events: Iterable[Record]) -> Iterator[Record]:
+    """What has failed, and of tasks that start again for one reason the first: without the exits
+    that psclust asked for."""
+    asked, last = set(), None
+    for event in events:
+        attempt = event.get("task"), event.get("attempt")
+        if event["kind"] == "signal":
+            asked.add(attempt)
+        if event["kind"] not in _TROUBLE or event.get("exit_code") == 0:
+            continue
+        if event["kind"] == "exit" and attempt in asked:
+            continue
+        reason = (event["reason"], event["time"]) if event["kind"] == "restart" else None
+        if reason is None or reason != last:
+            yield event
+        last = reason or last
