@@ -252,7 +252,7 @@ def on_hosts(ps: str, worker: str, **more: str) -> Replay:
 
 
 def test_the_tasks_of_a_lost_host_start_elsewhere_together_with_all_others() -> None:
-    """Encrypted, the others need not change for the move, and know nothing of it."""
+    """Whether or not the move changes their plan."""
     run = on_hosts("restart-ps", "restart-all")
     assert run.at(40, LOST) == ["TERM ps:0", "TERM worker:0", "move off b"]
     moved = (*run.plan.tasks[:2], replace(run.plan.tasks[2], host="c"))
