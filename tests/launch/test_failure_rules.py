@@ -180,7 +180,7 @@ def test_a_session_of_tensorflow_1_starts_again_from_its_checkpoint(
     )
     up = bed.start("up")
     saved = steps(bed, "worker:0", more_than=40)
-    bed.signal("ps:1")
+    bed.signal("ps:0")  # with the global step and the tokens
     assert begun_at(bed, "worker:0", 2) >= saved - 10
     for task in ("worker:0", "worker:1"):
         steps(bed, task, 2, more_than=saved)
