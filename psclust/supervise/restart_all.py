@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from psclust.spec.cluster import Task
 from psclust.spec.jobs import RESTART_ALL
 from psclust.supervise.events import Action, Death, HostLost, Move, Outcome, Stage
 from psclust.supervise.host_loss import lacks_host, replace_tasks
@@ -16,7 +17,7 @@ from psclust.supervise.stopping import stop_run, stop_task
 def restart_with_dead(state: RunState, death: Death, rule: FailureRule, now: float) -> Result:
     """The task that died has got its restart and waits in BACKOFF: all others start with it."""
     first = f"attempt {death.attempt} of {death.task}" if death.attempt > 1 else str(death.task)
-    return _start_all_again(state, f"{first} {death.how}; {_describe(rule)}", now)
+    return _start_all_again(state, death.task, rule, f"{first} {death.how}", now)
 
 
 def restart_with_lost(state: RunState, event: HostLost, now: float) -> Result:
@@ -26,8 +27,8 @@ def restart_with_lost(state: RunState, event: HostLost, now: float) -> Result:
         rule = failure_rule(state, entry.plan)
         lost = entry.plan.host == event.host and lacks_host(state, entry)
         if lost and rule is not None and rule.value == RESTART_ALL:
-            text = f"{entry.plan.task} was on {event.host}, which is lost; {_describe(rule)}"
-            return _start_all_again(state, text, now)
+            why = f"{entry.plan.task} was on {event.host}, which is lost"
+            return _start_all_again(state, entry.plan.task, rule, why, now)
     return state, []
 
 
@@ -42,18 +43,20 @@ def holds_others(state: RunState, entry: TaskState) -> bool:
     )
 
 
-def _describe(rule: FailureRule) -> str:
-    return f"all tasks start again ({rule})"
-
-
-def _start_all_again(state: RunState, text: str, now: float) -> Result:
+def _start_all_again(
+    state: RunState, first: Task, rule: FailureRule, why: str, now: float
+) -> Result:
     """Stop every task of the cluster. None starts before all have ended and every back-off is over.
     What had ended well starts again as well: what it did since the last checkpoint is lost, and a
     synchronous step may need it."""
     members = [entry for entry in state.tasks.values() if _is_member(entry)]
-    back_offs = [entry.due for entry in members if entry.phase is TaskPhase.BACKOFF and entry.due]
+    back_offs = [
+        entry.due for entry in members if entry.phase is TaskPhase.BACKOFF and entry.due is not None
+    ]
     not_before = max([state.no_start_before or now, *back_offs])
-    state = replace(state.with_note(text), together=text, no_start_before=not_before)
+    state = state.with_note(f"{why}; all tasks start again ({rule})")
+    text = f"all tasks start again with {first} ({rule})"
+    state = replace(state, together=text, no_start_before=not_before)
     actions: list[Action] = []
     homeless: list[TaskState] = []
     for entry in members:

@@ -122,8 +122,8 @@ class RunState:
     silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost
     hosts whose tasks are not needed unless a program starts again. notes: sentences for the user.
     no_start_before: set while tasks of a lost host move, or all tasks start again; no task starts
-    earlier, nor before every process that is being stopped has ended. together: why all tasks start
-    again, for the user, until they do. stepped: when a program last reported another
+    earlier, nor before every process that is being stopped has ended. together: that all tasks
+    start again, and why, for the user, until they do. stepped: when a program last reported another
     step. asked: whether it was asked why there is none; explained: when the answer came."""
 
     plan: Plan | None = None

@@ -39,7 +39,7 @@ def test_only_what_failed_in_the_last_minutes_is_told_the_last_at_the_end() -> N
 
 
 def test_where_all_tasks_start_again_only_the_death_is_shown_and_the_reason_once() -> None:
-    why = "ps:0 was killed by SIGKILL; all tasks start again (on_ps_failure: restart-all)"
+    why = "all tasks start again with ps:0 (on_ps_failure: restart-all)"
     ps, worker = (
         {"task": task, "host": "a", "attempt": 1, "time": 1000.0} for task in ("ps:0", "worker:0")
     )

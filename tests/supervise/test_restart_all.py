@@ -34,6 +34,7 @@ KILLED = (
     "was killed by SIGKILL (if it was not sent on purpose, the machine may have been out of memory)"
 )
 ALL_AGAIN = f"ps:0 {KILLED}; all tasks start again (on_ps_failure: restart-all)"
+WITH_PS = "all tasks start again with ps:0 (on_ps_failure: restart-all)"
 LOST = HostLost("b", "no contact for 31 s")
 HELPER = Task("helper", 0)  # outside of the cluster
 
@@ -317,14 +318,14 @@ def test_events_say_who_starts_again_and_why() -> None:
         ("signal", "worker:0"),
         ("signal", "worker:1"),
     ]
-    assert {each["reason"] for each in found if each["kind"] == "restart"} == {ALL_AGAIN}
+    assert {each["reason"] for each in found if each["kind"] == "restart"} == {WITH_PS}
     assert [word(action) for action in actions] == ["TERM worker:0", "TERM worker:1"]
 
 
 def test_why_and_the_status_name_who_has_to_end_first() -> None:
     run = ruled()
     run.at(5, Exited(PS, -9), Exited(W0, -15))
-    assert describe_wait(run.state) == f"{ALL_AGAIN}; waiting for worker:1 to end"
+    assert describe_wait(run.state) == f"{WITH_PS}; waiting for worker:1 to end"
     found = {each.task: each for each in explain(Evidence(run.state, 5.0))}
     assert found["ps:0"].does == f"{KILLED}; starts again in 0 s"
     assert found["worker:0"].does == "waits to be started with all others"
