@@ -15,7 +15,8 @@ import tensorflow as tf
 from psclust.errors import NotFiniteError, PsclustError
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.training_state import create_state
-from psclust.train.checkpoints.checkpoint import Checkpoints, spread
+from psclust.train.checkpoints.checkpoint import Checkpoints
+from psclust.train.checkpoints.progress import spread
 from psclust.train.checkpoints.initializer import Initializer, Source
 
 pytestmark = pytest.mark.tensorflow

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from handed_out import counted, program
+from handed_out import SIZE, counted, program
 from ways import ALONE, ON_A_CLUSTER, Start
 
 import psclust
-from psclust.errors import UsageError
+from psclust.errors import PsclustError, UsageError
 from psclust.testing.wait import wait_until
 from psclust.train.config import TrainConfig
 
@@ -122,6 +122,26 @@ def test_each_replica_has_its_own_parts_where_they_are_not_handed_out(
     trained = train_here(replace(program, config=TrainConfig(epochs=2)), "between-graph", workers=2)
     assert counted(trained.values) == {2}
     assert trained.positions == [40, 40]
+
+
+def test_a_later_training_goes_on_with_the_parts_that_are_left(
+    train_here: Callable[..., Any],
+) -> None:
+    def train(examples: int, *way: Any, handed_out: bool = True, **options: Any) -> Any:
+        config = TrainConfig(handed_out=handed_out, epochs=1)
+        changed = replace(program, config=config).with_params({"examples": 200})
+        parts = psclust.ranges(examples, SIZE)
+        return train_here(replace(changed, data_parts=parts), *way, folder="one", **options)
+
+    first = train(100, "in-graph", max_steps=7)
+    assert sum(first.values["counts"]) < 100
+    assert counted(train(100, "between-graph").values) == {0, 1}
+    longer = train(200, None)
+    assert counted(longer.values) == {1}
+    with pytest.raises(PsclustError, match="had 20 parts, and data_parts has 10"):
+        train(100, None)
+    assert counted(train(200, "between-graph", handed_out=False).values) == {2}
+    assert counted(train(200, "between-graph").values) == {3}
 
 
 @pytest.mark.long

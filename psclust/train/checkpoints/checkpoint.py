@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.replication.device_layout import host_of
 from psclust.replication.private_tensorflow import unfinalize
 from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
-from psclust.replication.variables.training_state import PASSING, POSITIONS
+from psclust.replication.variables.training_state import PASSING
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, reading
+from psclust.train.checkpoints.progress import PROGRESS, progress_of
 from psclust.train.config import TrainConfig
 from psclust.train.nan_guard import all_finite, not_written_error
 from psclust.train.session import brief, is_lost_peer, system_reason
@@ -43,11 +43,11 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Restoring:
-    """Ops. assign: name of a variable -> gives it its value. positions: the values for POSITIONS,
-    to be fed."""
+    """Ops. assign: name of a variable -> gives it its value. progress: name of each variable that
+    says how far the data is -> its value, a placeholder."""
 
     assign: Mapping[str, Operation]
-    positions: Tensor | None
+    progress: Mapping[str, Tensor]
 
 
 class Checkpoints:
@@ -111,15 +111,19 @@ class Checkpoints:
         time, also a run without it."""
         with _open_again(graph), graph.as_default(), tf.name_scope("restored"):
             groups: dict[str, list[_Entry]] = {}
+            progress: dict[str, Tensor] = {}
             for entry in self._entries:
-                groups.setdefault(entry.variable.device, []).append(entry)
+                if entry.name in PROGRESS:
+                    with tf.device(self._here):
+                        progress[entry.name] = tf.compat.v1.placeholder(tf.int64, entry.shape)
+                else:
+                    groups.setdefault(entry.variable.device, []).append(entry)
             restored = [pair for device in groups for pair in self._load(device, groups[device])]
+            restored += [(e, progress[e.name]) for e in self._entries if e.name in progress]
             assign = {
                 entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored
             }
-            return _Restoring(
-                assign, next((value for entry, value in restored if entry.name == POSITIONS), None)
-            )
+            return _Restoring(assign, progress)
 
     def _load(self, device: str, entries: Sequence[_Entry]) -> Iterable[tuple[_Entry, Any]]:
         """The values of variables on one device. One op reads all of them: an op for each takes
@@ -187,14 +191,19 @@ class Checkpoints:
         is damaged."""
         with reading(prefix):
             reader = tf.train.load_checkpoint(prefix)
-        refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
+        found = reader.get_variable_to_shape_map()
+        refuse_another_model(prefix, self._entries, found)
         self._restoring = restoring = self._restoring or self._build_restoring(session.graph)
-        feed = {self._prefix: prefix}
         with reading(prefix):
-            if restoring.positions is not None:
-                feed[restoring.positions] = spread(
-                    reader.get_tensor(POSITIONS), int(restoring.positions.shape[0])
+            feed = {self._prefix: prefix} | {
+                value: progress_of(
+                    prefix,
+                    name,
+                    reader.get_tensor(name) if name in found else None,
+                    int(value.shape[0]),
                 )
+                for name, value in restoring.progress.items()
+            }
             for chosen in (True, False):
                 session.run(
                     [
@@ -227,25 +236,17 @@ def entry_of(variable: Variable) -> _Entry:
     return _Entry(variable, info.full_name, info.spec, tf.TensorShape(info.full_shape))
 
 
-def spread(positions: Any, replicas: int) -> Any:
-    """`positions`, int64 [another number of replicas], for `replicas` replicas: the same total,
-    spread as evenly as possible."""
-    if len(positions) == replicas:
-        return positions
-    each, over = divmod(int(np.sum(positions)), replicas)
-    return np.array([each + (index < over) for index in range(replicas)], np.int64)
-
-
 def refuse_another_model(
     prefix: str, entries: Iterable[_Entry], found: dict[str, list[int]]
 ) -> None:
     """Raises PsclustError if the tensors of a checkpoint, name -> shape, are not the model's."""
     wanted = {entry.name: entry.shape for entry in entries}
+    wanted = {name: shape for name, shape in wanted.items() if name not in PROGRESS}
     problems = [f"{name} is missing" for name in wanted if name not in found]
     problems += [
         f"{name} is {found[name]}, the model's {shape.as_list()}"
         for name, shape in wanted.items()
-        if name in found and name != POSITIONS and not shape.is_compatible_with(found[name])
+        if name in found and not shape.is_compatible_with(found[name])
     ]
     if problems:
         raise PsclustError(
