@@ -69,7 +69,7 @@ def _may_fail(case: Case, done: Done) -> bool:
     if victim.startswith("clock of ") and case.moment == "start":
         return True
     if kind == "DISK" and victim == "model":
-        return case.moment == "end"
+        return case.moment in ("start", "end")
     on_agents = victim not in case.tasks and "forwarder" not in victim and case.place != LOCAL
     return on_agents and case.moment == "start" and kind in ("KILL", "TERM", "CUT")
 
@@ -142,12 +142,14 @@ def _accuracy(values: dict[str, Any]) -> float:
 
 def cause(case: Case, status: RunStatus | None, done: Sequence[Done]) -> Iterator[str]:
     """Whether the task that is named as the first cause is one that was hit. One that has run out
-    of files or memory may live on, and others break at it."""
+    of files or memory may live on, and others break at it; a full disk breaks who writes there."""
     if status is None or status.ok or status.cause is None:
         return
     if any(each.how and each.hit.kind in ("FILES", "MEMORY") for each in done):
         return
     hit = {each.hit.victim for each in done if each.how is not None}
+    if "model" in hit:
+        hit.add("client:0" if case.replication == "in-graph" else "worker:0")
     hosts = {victim.rpartition(" ")[2] for victim in hit}
     there = next((task.host for task in status.tasks if task.task == status.cause), None)
     if status.cause not in hit and there not in hosts:

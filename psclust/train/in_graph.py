@@ -17,6 +17,7 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.initializer import Initializer, Source
+from psclust.train.checkpoints.patience import patiently
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
@@ -166,7 +167,7 @@ def _train(client: _Client, session: Session) -> None:
         client.hooks.end(session)
         return
     step = int(session.run(state.global_step))
-    client.saver.save(session, step)
+    patiently(lambda: client.saver.save(session, step))
     # First: a reader of the line may end the ps, which the run no longer needs.
     job.reporter.phase("save", step)
     LOG.info("trained to step %d%s", step, job.reporter.remarks)

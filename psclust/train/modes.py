@@ -10,6 +10,7 @@ from psclust.train.between_graph.chief import Chief
 from psclust.train.between_graph.replica import Replica
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
 from psclust.train.checkpoints.folder_writer import writing_to
+from psclust.train.checkpoints.patience import PATIENCE_S, patiently
 from psclust.train.in_graph import train_in_graph
 from psclust.train.job import Job
 from psclust.train.offline.evaluation import evaluate, write_evaluation
@@ -71,7 +72,7 @@ def train(job: Job) -> int:
     if not context.is_chief:
         return _train(job)
     folder = CheckpointFolder(job.model_dir)
-    folder.check_writable()
+    patiently(folder.check_writable, patience_s=PATIENCE_S if context.restarted else 0.0)
     with writing_to(job.model_dir, context.run, str(context.task or "a training")) as lease:
         folder.tidy()
         mark_training(job.model_dir, context.run, None)

@@ -30,12 +30,12 @@ class TaskContext:
     steps an asynchronous replica may be ahead of the slowest; None: any number. device_count:
     devices of this task to use; None: all. devices: the devices of the towers once they are known:
     of this process or, in-graph, of all workers; see `tower_devices`. attempt: how often a batch
-    system has started this job; None: once. target: the server that runs this client's sessions, as
-    task `task`; None: one that is started in this process. elastic: the number of workers may
-    change during the run: parts of the data are handed out, and servers know themselves alone,
-    until a session brings the cluster. kernels, own_wire: whether psclust's own kernels may be in
-    its graphs, and psclust's own wire, until a task turns out to lack them, or not to be in
-    reach."""
+    system has started this job; None: once. restarted: this task has died before. target: the
+    server that runs this client's sessions, as task `task`; None: one that is started in this
+    process. elastic: the number of workers may change during the run: parts of the data are handed
+    out, and servers know themselves alone, until a session brings the cluster. kernels, own_wire:
+    whether psclust's own kernels may be in its graphs, and psclust's own wire, until a task turns
+    out to lack them, or not to be in reach."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -50,6 +50,7 @@ class TaskContext:
     device_count: int | None = None
     devices: tuple[str, ...] = ("",)
     attempt: int | None = None
+    restarted: bool = False
     target: str | None = None
     elastic: bool = False
     kernels: bool = True
@@ -178,6 +179,7 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         max_staleness=staleness,
         device_count=devices or None,
         attempt=attempt,
+        restarted=environment.get("PSCLUST_ATTEMPT", "1") not in ("", "1"),
         elastic=environment.get("PSCLUST_INPUT") == "handed_out",
     )
     if context.is_evaluator:

@@ -16,8 +16,8 @@ from psclust.errors import NotFiniteError, PsclustError
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.training_state import create_state
 from psclust.train.checkpoints.checkpoint import Checkpoints
-from psclust.train.checkpoints.progress import spread
 from psclust.train.checkpoints.initializer import Initializer, Source
+from psclust.train.checkpoints.progress import spread
 
 pytestmark = pytest.mark.tensorflow
 

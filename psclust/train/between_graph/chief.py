@@ -20,6 +20,7 @@ from psclust.replication.variables.training_state import DONE, End
 from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Ready, Replica, Steps
 from psclust.train.checkpoints.initializer import Source
+from psclust.train.checkpoints.patience import patiently
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
 from psclust.train.part_feeder import SILENT_S
@@ -67,7 +68,7 @@ class Chief(Replica):
             return
         ended = self._unsaved | self._just_ended(session)
         step = self.step(session)
-        self.saver.save(session, step)
+        patiently(lambda: self.saver.save(session, step))
         self._count(session, ended)
         if self.built.coordinator is None and self.parts is None:
             self._await_leave(session)
