@@ -34,6 +34,7 @@ from psclust.plan.request_checks import (
 )
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
+from psclust.transport.api import SignalName
 from psclust.transport.faults import Fault, make_fault
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.ports import listen_in
@@ -95,7 +96,7 @@ class AgentService:
         with _refusing(context):
             task = _task(request.task)
         with _retried_when_stopping(context):
-            self._agent.signal(task, "KILL" if request.kill else "USR1" if request.usr1 else "TERM")
+            self._agent.signal(task, _signal(request))
         return pb.Empty()
 
     def RenewLease(
@@ -187,6 +188,12 @@ def _retried_when_stopping(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except StoppingError as error:
         context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+
+
+def _signal(request: pb.SignalRequest) -> SignalName:
+    if request.kill:
+        return "KILL"
+    return "USR1" if request.usr1 else "USR2" if request.usr2 else "TERM"
 
 
 def _task(message: pb.TaskId) -> Task:

@@ -42,6 +42,8 @@ def plan_of(message: pb.TaskPlan) -> TaskPlan:
         elsewhere=message.elsewhere,
         failure_hint=_optional(message, "failure_hint"),
         summaries=_optional(message, "summaries"),
+        grows=message.grows,
+        leaves=message.leaves,
     )
 
 

@@ -74,6 +74,7 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ),
         ("--backup-workers", ("backup_workers",), flags["backup_workers"]),
         ("--max-staleness", ("max_staleness",), flags["max_staleness"]),
+        ("--input", ("input",), flags["input"]),
         ("--placement", ("placement", "policy"), flags["placement"]),
         ("--max-shard-bytes", ("placement", "max_shard_bytes"), flags["max_shard_bytes"]),
         ("--role-by", ("role_by",), flags["role_by"]),

@@ -83,6 +83,13 @@ _OPTIONS = (
         help="--async: a worker more than N steps ahead of the slowest waits.",
     ),
     click.option(
+        "--input",
+        metavar="HOW",
+        shell_complete=values("sharded", "handed_out"),
+        help="How workers share the data: sharded (default), or handed_out, so that they may join "
+        "and leave (psclust scale).",
+    ),
+    click.option(
         "--placement",
         metavar="POLICY",
         shell_complete=values(*POLICIES),

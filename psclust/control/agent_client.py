@@ -126,7 +126,12 @@ class AgentClient:
     def signal(self, task: Task, signal: SignalName) -> None:
         self._queue(
             self._stub.Signal,
-            pb.SignalRequest(task=_id(task), kill=signal == "KILL", usr1=signal == "USR1"),
+            pb.SignalRequest(
+                task=_id(task),
+                kill=signal == "KILL",
+                usr1=signal == "USR1",
+                usr2=signal == "USR2",
+            ),
         )
 
     @property

@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from psclust.plan import task_environment
+from psclust.plan import elastic, task_environment
 from psclust.plan.admitted import admitted
 from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
+from psclust.plan.plan_notes import hidden_notes, host_notes
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
@@ -111,8 +112,10 @@ def build_plan(
         notes=(
             *([file.suited] if file.suited else ()),
             *dict.fromkeys(each.note for each in request.role_by.values() if each.note),
-            *_hidden_notes(request),
-            *_host_notes(launcher, request.remote_hosts),
+            *hidden_notes(request.scripts, preload=file.preload),
+            *host_notes(
+                launcher, {name: host.environment for name, host in request.remote_hosts.items()}
+            ),
         ),
         lost=layout.lost,
         on_ps_failure=file.on_ps_failure,
@@ -173,34 +176,6 @@ def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
     )
 
 
-def _hidden_notes(request: _Request) -> list[str]:
-    hidden = (facts.hides for facts in request.scripts.values() if request.file.preload)
-    return [
-        f"{name} in the program's folder hides a module that TensorFlow imports, "
-        "so its tasks are executed, not forked: they start slower."
-        for name in dict.fromkeys(hidden)
-        if name is not None
-    ]
-
-
-def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost]) -> list[str]:
-    notes = []
-    if "TF_CONFIG" in launcher.environ:
-        notes.append(
-            "TF_CONFIG in your environment belongs to another cluster; "
-            "it is not passed to the tasks."
-        )
-    open_hosts = [name for name, host in remote_hosts.items() if host.environment.shim is None]
-    if open_hosts or (launcher.shim is None and not remote_hosts):
-        where = f" on {', '.join(open_hosts)}" if open_hosts else ""
-        notes.append(
-            f"The server shim is missing{where}, so TensorFlow's servers listen on every "
-            "interface, to everybody, and a session may wait for ever for a machine that is cut "
-            "off. Install a C compiler (apt-get install gcc) and install psclust again."
-        )
-    return notes
-
-
 def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     file, here, job = request.file, request.host, entry.job
     address = request.cluster.address(task)
@@ -237,6 +212,8 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
         free_port=free_port,
         elsewhere=not request.role_by[task.job].learns_addresses,
         failure_hint=request.role_by[task.job].hint,
+        grows=elastic.grows(file, entry),
+        leaves=elastic.leaves(file, entry),
     )
 
 
@@ -287,7 +264,7 @@ def _server_command(
         if entry.job.server == "python"
         else "psclust.runtime.bare_server"
     )
-    cluster = task_environment.render_cluster(request.cluster)
+    cluster = elastic.known_cluster(request.file, entry, request.cluster, task)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
     flags = ["--cluster", cluster, "--job", task.job, "--task", str(task.index)]
     if entry.job.device_count is not None:
@@ -301,7 +278,7 @@ def _environment(
     file, job, program = request.file, entry.job, entry.program
     env = task_environment.task_environment(
         request.host,
-        request.cluster,
+        elastic.known_cluster(file, entry, request.cluster, task),
         task,
         run_id=request.run.id,
         run_dir=request.run.folder,
@@ -327,6 +304,8 @@ def _environment(
     if program is not None and program.is_psclust:
         env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH
         env["PSCLUST_UPDATE"] = file.update
+        if file.is_elastic:
+            env[elastic.INPUT] = file.input
         if job.device_count is not None:
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
+from psclust.plan.elastic import without_workers
 from psclust.plan.task_environment import THREADS
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
@@ -19,6 +20,8 @@ _OF_SUPERVISOR = {
     "elsewhere",
     "failure_hint",
     "summaries",
+    "grows",
+    "leaves",
 }
 _RULES = ("on_ps_failure", "on_worker_failure")
 
@@ -57,10 +60,16 @@ def compare(old: Plan, new: Plan) -> Changes:
 
 
 def _difference(old: TaskPlan, new: TaskPlan) -> str:
-    """A task keeps its number of threads when others come or go."""
+    """A task keeps its number of threads when others come or go; one that grows lives with any
+    number of workers."""
     names = [field.name for field in fields(TaskPlan) if field.name not in _OF_SUPERVISOR | {"env"}]
     parts = [name for name in names if getattr(old, name) != getattr(new, name)]
+    before, after = (
+        (without_workers(old.env), without_workers(new.env))
+        if old.grows and new.grows
+        else (old.env, new.env)
+    )
     variables = sorted(
-        name for name in {*old.env, *new.env} - {THREADS} if old.env.get(name) != new.env.get(name)
+        name for name in {*before, *after} - {THREADS} if before.get(name) != after.get(name)
     )
     return ", ".join(parts + [f"env.{name}" for name in variables])

@@ -4,7 +4,6 @@ file or in the shell, overrides each."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.rundir.folder import RunFolder
-from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.cluster import Task
 from psclust.spec.env_file import parse_env_file
 
 if TYPE_CHECKING:
@@ -112,10 +111,6 @@ def _is_of_this_machine(name: str) -> bool:
     return name in _OWN or name.startswith(("SSH_", "XDG_", "LC_"))
 
 
-def render_cluster(cluster: ClusterSpec) -> str:
-    return json.dumps(cluster.as_dict(), separators=(",", ":"))
-
-
 def placement_settings(placement: Placement) -> PlacementSettings:
     """The key `placement`, as tasks read it from PSCLUST_PLACEMENT."""
     return PlacementSettings(placement.policy, placement.pin, placement.max_shard_bytes)
@@ -164,7 +159,7 @@ def with_shim(shim: str, preloaded: str) -> str:
 
 def task_environment(
     here: HostEnvironment,
-    cluster: ClusterSpec,
+    cluster: str,
     task: Task,
     *,
     run_id: str,
@@ -174,15 +169,15 @@ def task_environment(
     gpus: range | None,
     allowed_gpus: str = "",
 ) -> dict[str, str]:
-    """The environment psclust adds for one task. `address`: where its server listens; `admit`: of
-    `psclust.plan.admitted`; `gpus`: the GPUs it sees, counted among `allowed_gpus`, which is
-    CUDA_VISIBLE_DEVICES of its host; None to leave that as it is. Raises UsageError if there are
-    not so many."""
+    """The environment psclust adds for one task. `cluster`: as JSON, the part that it knows;
+    `address`: where its server listens; `admit`: of `psclust.plan.admitted`; `gpus`: the GPUs it
+    sees, counted among `allowed_gpus`, which is CUDA_VISIBLE_DEVICES of its host; None to leave
+    that as it is. Raises UsageError if there are not so many."""
     env = library_environment(here) | {
         "PSCLUST_RUN": run_id,
         "PSCLUST_RUN_DIR": run_dir,
         "PSCLUST_TASK": str(task),
-        "PSCLUST_CLUSTER": render_cluster(cluster),
+        "PSCLUST_CLUSTER": cluster,
         "PSCLUST_PROGRESS": str(RunFolder(Path(run_dir)).progress(task)),
         "PSCLUST_ADMIT": ",".join(admit),
         "PSCLUST_STRANGERS": str(RunFolder(Path(run_dir)).strangers(task)),

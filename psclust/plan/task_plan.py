@@ -59,6 +59,8 @@ class TaskPlan:
     # How psclust gave it its role, as a clause for a failure that is about that.
     failure_hint: str | None = None
     summaries: str | None = None  # the folder on its host whose event files come to the launcher
+    grows: bool = False  # it lives with any number of workers
+    leaves: bool = False  # on SIGUSR2 it ends its step, gives back its data, and exits
 
     @property
     def listens(self) -> bool:

@@ -243,6 +243,7 @@ def _keys_have_an_effect(file: ClusterFile) -> Iterator[Problem]:
         ("update",): file.update == "sync",
         ("backup_workers",): bool(file.backup_workers),
         ("max_staleness",): file.max_staleness is not None,
+        ("input",): file.input != "sharded",
         ("deadlines", "progress"): file.deadlines.progress is not None,
         **{
             ("placement", key): getattr(file.placement, key) != default

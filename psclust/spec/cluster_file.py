@@ -24,6 +24,7 @@ from psclust.spec.key_types import (
     Command,
     Environment,
     FolderOrSwitch,
+    Input,
     JobName,
     JobNames,
     KeyModel,
@@ -154,6 +155,12 @@ class _Common(KeyModel):
         ge=0,
         description="async: a worker more than so many steps ahead of the slowest waits; "
         "default: none waits.",
+    )
+    input: Input = Field(
+        default="sharded",
+        description="How workers share the data of a psclust program. sharded: each has its own "
+        "part from the start; handed_out: parts are handed out while it trains, so that workers "
+        "may join and leave (`psclust scale`).",
     )
     placement: Placement = Field(
         default_factory=Placement,
@@ -305,6 +312,11 @@ class ClusterFile(_Common):
     @property
     def program_command(self) -> ProgramCommand:
         return parse_program(self.program)
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the workers of a psclust program may join and leave while it trains."""
+        return self.input == "handed_out" and self.program_command.is_psclust
 
     @property
     def all_jobs(self) -> dict[str, Job]:

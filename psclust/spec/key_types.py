@@ -249,6 +249,7 @@ JobNames = Annotated[list[JobName], such_as("worker", "chief")]
 ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], such_as(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
+Input = Literal["sharded", "handed_out"]
 ReachBy = Literal["ssh", "slurm", "kubernetes"]  # `psclust.reach.ways.WAYS` has each
 if TYPE_CHECKING:
     PlacementPolicy = str

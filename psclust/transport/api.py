@@ -14,8 +14,9 @@ from psclust.spec.cluster import Task
 from psclust.transport.process_facts import HostFacts, Inspected
 
 _REMEMBERED = 1 << 14  # bytes
-# USR1 asks a program to save its work and to end.
-SignalName = Literal["TERM", "KILL", "USR1"]
+# USR1 asks a program to save its work and to end; USR2 asks one that `leaves` to give back its data
+# and to end.
+SignalName = Literal["TERM", "KILL", "USR1", "USR2"]
 
 
 @dataclass(frozen=True, slots=True)

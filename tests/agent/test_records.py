@@ -34,6 +34,8 @@ PLAN = TaskPlan(
     elsewhere=True,
     failure_hint="by its flags",
     summaries="/logs",
+    grows=True,
+    leaves=True,
 )
 UNKNOWN = replace(
     PLAN,

@@ -115,6 +115,10 @@ CONTRADICTIONS = {
     "program: a:b\nupdate: sync\nmax_staleness: 3": (
         "3: max_staleness: synchronous workers are never ahead; remove it, or write update: async."
     ),
+    "program: train.py\ninput: handed_out": (
+        "2: input: only a psclust program (module:program) uses this, and train.py is none; "
+        "remove it."
+    ),
     # room
     "hosts: a:2,b:2\njobs: {ps: 1, worker: 4}": (
         "2: jobs.worker.count: 4 workers and 1 ps need 5 slots; the hosts offer 4 (a: 2, b: 2). "

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from psclust.errors import StartError
 from psclust.plan.port_request import PortRequest
@@ -17,7 +17,7 @@ from psclust.spec.cluster import Task
 from psclust.supervise.events import Stop
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import PATIENCE_S
-from psclust.transport.api import Output
+from psclust.transport.api import Output, SignalName
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Pretence:
         self.alive.add(plan.task)
         self.supervisor.started(plan.task, 100 + len(self.started))
 
-    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+    def signal(self, task: Task, signal: SignalName) -> None:
         if task in self.alive:
             self.alive.discard(task)
             self.supervisor.exited(task, -15)
