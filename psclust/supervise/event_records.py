@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from psclust.plan.task_plan import Plan
 from psclust.rundir.events_file import Record, record
 from psclust.supervise import events
 from psclust.supervise.events import Action, Event
@@ -22,6 +23,8 @@ def event_records(
     """The records, in order: the event, the decisions, the actions. `now`: on the clock of the
     states."""
     yield from _event(before, event, after, now)
+    if after.plan is not None and after.plan is not before.plan:
+        yield _plan(before.plan, after.plan)
     for text in after.notes[len(before.notes) :]:
         yield record("note", text=text)
     yield from _restarts(before, event, after, now)
@@ -65,29 +68,13 @@ def _restarts(before: RunState, event: Event, after: RunState, now: float) -> It
         yield record(
             "restart",
             **_names(old),
-            reason=reason or _why(before, event),
+            reason=reason or _why(before, event, after),
             delay_s=round(max(0.0, (start or now) - now), 3),
         )
 
 
 def _event(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:
     match event:
-        case events.Apply(plan):
-            tasks = [
-                {
-                    "task": str(each.task),
-                    "role": each.role,
-                    "host": each.host,
-                    "address": each.address,
-                }
-                for each in plan.tasks
-            ]
-            old = {each.task: each for each in before.plan.tasks} if before.plan else {}
-            changed = [
-                str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]
-            ]
-            removed = [str(task) for task in old if task not in {each.task for each in plan.tasks}]
-            yield record("plan", tasks=tasks, changed=changed, removed=removed)
         case events.Progressed(task, progress):
             yield record(
                 "progress",
@@ -120,6 +107,22 @@ def _event(before: RunState, event: Event, after: RunState, now: float) -> Itera
             entry = before.tasks.get(event.task)
             if entry is not None and after.tasks.get(event.task) is not entry:
                 yield _task_event(entry, event, now)
+
+
+def _plan(before: Plan | None, plan: Plan) -> Record:
+    tasks = [
+        {
+            "task": str(each.task),
+            "role": each.role,
+            "host": each.host,
+            "address": each.address,
+        }
+        for each in plan.tasks
+    ]
+    old = {each.task: each for each in before.tasks} if before else {}
+    changed = [str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]]
+    removed = [str(task) for task in old if task not in {each.task for each in plan.tasks}]
+    return record("plan", tasks=tasks, changed=changed, removed=removed)
 
 
 def _task_event(
@@ -172,7 +175,9 @@ def _starts_again(old: TaskState, new: TaskState, event: Event) -> bool:
     )
 
 
-def _why(before: RunState, event: Event) -> str:
+def _why(before: RunState, event: Event, after: RunState) -> str:
+    if after.next_plan is not before.next_plan and after.outcome is None:
+        return "all tasks start again from a checkpoint"
     match event:
         case events.Exited(_, code, killed_by=killed_by):
             return killed_by or describe_exit(code)
@@ -183,7 +188,7 @@ def _why(before: RunState, event: Event) -> str:
             return (
                 f"all tasks start again without {', '.join(lost)}"
                 if lost
-                else "its plan has changed (psclust up)"
+                else "its plan has changed"
             )
     return "requested (psclust restart)"
 

@@ -65,9 +65,11 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Take over a plan, the first or a changed one."""
+    """Take over a plan, the first or a changed one. save: have the programs save and end first, and
+    start every task again."""
 
     plan: Plan
+    save: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,9 @@ def lose_host(
         if not (task in ended and entry.removed)
     }
     state = replace(state, tasks=tasks, lost=(*state.lost, event.host))
-    missing = [entry for entry in ended.values() if entry.phase is TaskPhase.FAILED]
+    missing = [
+        entry for entry in ended.values() if entry.phase is TaskPhase.FAILED and not entry.removed
+    ]
     # Nothing starts again once the work is done.
     if not missing or state.phase is not RunPhase.LIVE:
         return state, None

@@ -45,7 +45,9 @@ class AfterStop(Enum):
 @dataclass(frozen=True, slots=True)
 class TaskState:
     """One task. due: when its next transition happens by itself (start after the back-off, KILL
-    after TERM). restarts: times of restarts after failures. stage: of this attempt."""
+    after TERM). restarts: times of restarts after failures. stage: of this attempt. after_stop: of
+    a server in another phase than STOPPING, what follows once programs have left. leaving: in
+    STOPPING, whether it was asked to end by itself."""
 
     plan: TaskPlan
     phase: TaskPhase = TaskPhase.WAITING
@@ -57,6 +59,7 @@ class TaskState:
     restarts: tuple[float, ...] = ()
     stage: Stage = Stage.BEGUN
     after_stop: AfterStop = AfterStop.STAY
+    leaving: bool = False
 
     @property
     def alive(self) -> bool:
@@ -124,7 +127,8 @@ class RunState:
     no_start_before: set while tasks of a lost host move, or all tasks start again; no task starts
     earlier, nor before every process that is being stopped has ended. together: that all tasks
     start again, and why, for the user, until they do. stepped: when a program last reported another
-    step. asked: whether it was asked why there is none; explained: when the answer came."""
+    step. next_plan: taken over once the programs, which save, have ended. asked: whether it was
+    asked why there is no step; explained: when the answer came."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
@@ -142,6 +146,7 @@ class RunState:
     no_start_before: float | None = None
     together: str | None = None
     stepped: float = 0.0
+    next_plan: Plan | None = None
     asked: bool = False
     explained: float | None = None
     silence: Silence = Silence()

@@ -15,9 +15,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from psclust.plan.diff import compare
-from psclust.plan.task_plan import Plan, TaskPlan
-from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Action,
     Apply,
@@ -42,11 +39,17 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
+from psclust.supervise.plan_change import (
+    apply_plan,
+    go_on_with_plan,
+    must_wait,
+    save_and_apply,
+)
 from psclust.supervise.restart_all import holds_others, restart_with_lost
 from psclust.supervise.run_end import deciders, describe_success
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.silence import check_progress, check_silence, conclude, note_sign
-from psclust.supervise.stopping import save_and_stop, stop_run, stop_servers, stop_task
+from psclust.supervise.stopping import save_and_stop, stop_run, stop_servers
 from psclust.supervise.stragglers import describe_stop
 from psclust.supervise.task_table import TABLE
 
@@ -59,7 +62,8 @@ def transition(state: RunState, event: Event, now: float) -> Result:
     state = note_sign(state, event, now)
     match event:
         case Apply():
-            state, actions = _apply(state, event.plan, now)
+            take_over = save_and_apply if event.save else apply_plan
+            state, actions = take_over(state, event.plan, now)
         case Stop():
             stop = save_and_stop if event.save else stop_run
             state, actions = stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
@@ -69,6 +73,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
                 state,
                 phase=RunPhase.STOPPING,
                 outcome=state.outcome or Outcome(False, event.exit_code, event.reason),
+                next_plan=None,
             )
         case HostSilent():
             state = replace(
@@ -106,49 +111,6 @@ def _task_event(state: RunState, event: TaskEvent, now: float) -> Result:
     if entry is None or handler is None or entry.plan.host in state.lost:
         return state, []
     return handler(state, entry, event, now)
-
-
-def _apply(state: RunState, plan: Plan, now: float) -> Result:
-    """Take over a plan: unchanged tasks run on, changed ones are stopped and started anew, removed
-    ones are stopped."""
-    changes = compare(state.plan, plan) if state.plan else None
-    began = state.began if state.plan else now
-    lost = tuple(dict.fromkeys((*state.lost, *plan.lost)))
-    tasks: dict[Task, TaskState] = {}
-    actions: list[Action] = []
-    for entry in plan.tasks:
-        old = state.tasks.get(entry.task)
-        if old is None:
-            attempt = state.attempts.get(entry.task, 0)
-            tasks[entry.task] = TaskState(entry, attempt=attempt, since=now)
-        elif old.removed:  # an earlier plan removed it, and it has not ended yet
-            tasks[entry.task] = replace(old, plan=entry, after_stop=AfterStop.RESTART)
-        elif changes and entry.task in changes.changed:
-            tasks[entry.task] = _changed(old, entry, lost)
-        else:
-            tasks[entry.task] = replace(old, plan=entry)
-    leaving = {
-        task: entry for task, entry in state.tasks.items() if task not in tasks and entry.alive
-    }
-    state = replace(
-        state, plan=plan, tasks={**tasks, **leaving}, applied=now, began=began, lost=lost
-    )
-    for task in [*(changes.changed if changes else ()), *(changes.removed if changes else ())]:
-        old = state.tasks.get(task)
-        if old is not None and old.alive:
-            state, more = stop_task(
-                state, old, now, AfterStop.RESTART if task in tasks else AfterStop.REMOVE
-            )
-            actions += more
-    return state, actions
-
-
-def _changed(old: TaskState, plan: TaskPlan, lost: tuple[str, ...]) -> TaskState:
-    if old.alive:
-        return replace(old, plan=plan)
-    return replace(
-        old, plan=plan, phase=TaskPhase.FAILED if plan.host in lost else TaskPhase.WAITING, due=None
-    )
 
 
 def _follow_verdict(
@@ -231,6 +193,8 @@ def _settle(state: RunState, now: float) -> Result:
     actions: list[Action] = []
     if state.phase in (RunPhase.LIVE, RunPhase.FINISHING):
         state, actions = _follow_verdict(*lose_missed_hosts(state, now), now)
+        state, more = go_on_with_plan(state, now)
+        actions += more
         state, more = _start_ready(state, now)
         actions += more
         state, more = _finish(state, now)
@@ -255,9 +219,14 @@ def _start_ready(state: RunState, now: float) -> Result:
             return state, []
         state = replace(state, no_start_before=None, together=None, applied=now)
     actions: list[Action] = []
-    answering = {task for task, entry in state.tasks.items() if entry.phase is TaskPhase.RUNNING}
+    answering = {
+        task
+        for task, entry in state.tasks.items()
+        if entry.phase is TaskPhase.RUNNING and entry.after_stop is AfterStop.STAY
+    }
     for entry in list(state.tasks.values()):
-        if entry.phase is TaskPhase.WAITING and answering.issuperset(entry.plan.needs):
+        ready = answering.issuperset(entry.plan.needs) and not must_wait(state, entry.plan)
+        if entry.phase is TaskPhase.WAITING and ready:
             fresh = TaskState(
                 entry.plan,
                 TaskPhase.STARTING,

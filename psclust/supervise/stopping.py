@@ -6,23 +6,39 @@ from dataclasses import replace
 
 from psclust.supervise.events import Action, Outcome, Signal
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
+from psclust.transport.api import SignalName
 
 
 def stop_task(state: RunState, entry: TaskState, now: float, after_stop: AfterStop) -> Result:
-    """TERM to a task that is alive; KILL is due after the grace."""
+    """TERM to a task that is alive, also to one that was asked to end by itself; KILL is due after
+    the grace."""
     assert state.plan is not None
     entry = replace(entry, after_stop=after_stop)
-    if entry.phase is TaskPhase.STOPPING:
+    if entry.phase is TaskPhase.STOPPING and not entry.leaving:
         return state.with_task(entry), []
-    stopping = replace(entry, phase=TaskPhase.STOPPING, due=now + state.plan.deadlines.stop_s)
+    due = now + state.plan.deadlines.stop_s
+    stopping = replace(entry, phase=TaskPhase.STOPPING, due=due, leaving=False)
     return state.with_task(stopping), [Signal(entry.plan.task, "TERM")]
+
+
+def ask_to_end(
+    state: RunState, entry: TaskState, now: float, after_stop: AfterStop, signal: SignalName
+) -> Result:
+    """Have a program that is running end by itself; KILL is due after the time that programs have
+    to finish."""
+    assert state.plan is not None
+    due = now + state.plan.deadlines.finish_s
+    asked = replace(entry, phase=TaskPhase.STOPPING, due=due, after_stop=after_stop, leaving=True)
+    return state.with_task(asked), [Signal(entry.plan.task, signal)]
 
 
 def stop_run(state: RunState, outcome: Outcome, now: float) -> Result:
     """End the run: TERM to every task alive, KILL after the grace. The first outcome stands."""
     if state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return state, []
-    state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome)
+    state = replace(
+        state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None
+    )
     actions: list[Action] = []
     for entry in list(state.tasks.values()):
         if entry.alive:
@@ -42,9 +58,11 @@ def save_and_stop(state: RunState, outcome: Outcome, now: float) -> Result:
     if not programs or state.plan is None or state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return stop_run(state, outcome, now)
     due = now + state.plan.deadlines.finish_s
-    state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome)
+    state = replace(
+        state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None
+    )
     for entry in programs:
-        state = state.with_task(replace(entry, phase=TaskPhase.STOPPING, due=due))
+        state = state.with_task(replace(entry, phase=TaskPhase.STOPPING, due=due, leaving=False))
     for entry in [entry for entry in state.tasks.values() if entry.pending]:
         state = state.with_task(replace(entry, phase=TaskPhase.STOPPED, due=None))
     return state, [Signal(entry.plan.task, "USR1") for entry in programs]

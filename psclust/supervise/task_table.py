@@ -30,6 +30,7 @@ from psclust.supervise.events import (
     Started,
     TaskEvent,
 )
+from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.restart_all import restart_with_dead
 from psclust.supervise.restart_rule import (
     describe_loss,
@@ -56,6 +57,8 @@ def _reported(state: RunState, entry: TaskState, event: Reported, now: float) ->
 
 
 def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
+    if entry.removed:
+        return _stopped_before_start(state, entry, event, now)
     state = state.with_task(replace(entry, phase=TaskPhase.FAILED, pid=None, since=now))
     outcome = Outcome(
         False, 3, f"{entry.plan.task} could not be started: {event.reason}", cause=entry.plan.task
@@ -64,6 +67,8 @@ def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: floa
 
 
 def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
+    if entry.removed:
+        return _stopped(state, entry, event, now)
     plan, lifetime_s, finished = entry.plan, now - entry.since, entry.stage is Stage.FINISHED
     entry = replace(entry, pid=None, exit_code=0 if finished else event.code, since=now, due=None)
     if finished or (event.code in plan.ok_exit_codes and not plan.serves):
@@ -100,7 +105,7 @@ def _stop_to_restart(state: RunState, entry: TaskState, event: Restart, now: flo
     return stop_task(state, entry, now, AfterStop.RESTART)
 
 
-# In STOPPING: TERM has been sent.
+# In STOPPING: TERM has been sent, or USR1 or USR2 to one that is `leaving`.
 
 
 def _started_too_late(state: RunState, entry: TaskState, event: Started, now: float) -> Result:
@@ -120,6 +125,10 @@ def _stopped_before_start(
 
 
 def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
+    if entry.leaving and event.code != 0 and state.next_plan is not None:
+        how = describe_exit(event.code, on_request=True)
+        text = f"{entry.plan.task} {how} as it was to save; its last checkpoint counts"
+        state = state.with_note(text)
     if entry.removed:
         return replace(
             state,
@@ -135,6 +144,7 @@ def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Re
             pid=None,
             due=None,
             after_stop=AfterStop.STAY,
+            leaving=False,
             exit_code=code,
             stage=Stage.BEGUN if again else entry.stage,
             since=now,

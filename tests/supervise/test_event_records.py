@@ -126,7 +126,7 @@ def test_restarts_say_who_wanted_them() -> None:
     found = run.at(7, Apply(changed))
     assert found[0]["changed"] == ["worker:1"]
     assert brief(found)[1:] == [
-        "restart worker:1 1 its plan has changed (psclust up)",
+        "restart worker:1 1 its plan has changed",
         "signal worker:1 1 TERM",
     ]
 
@@ -181,3 +181,24 @@ def test_the_page_has_an_example_of_every_kind() -> None:
     assert [each["kind"] for each in examples] == list(KINDS)
     for each in examples:
         assert list(each) == ["time", "run_s", "kind", *KINDS[each["kind"]]]
+
+
+def test_a_plan_that_waits_for_a_checkpoint_is_recorded_when_it_is_taken_over() -> None:
+    run = recorder()
+    new = make_plan(task_plan(PS), task_plan(W0, argv=("other",)))
+    assert brief(run.at(5, Apply(new, save=True))) == [
+        "note",
+        "restart worker:0 1 all tasks start again from a checkpoint",
+        "restart worker:1 1 all tasks start again from a checkpoint",
+        "signal worker:0 1 USR1",
+        "signal worker:1 1 USR1",
+    ]
+    run.at(6, Exited(W0, 0))
+    found = run.at(7, Exited(W1, 0))
+    assert brief(found) == [
+        "exit worker:1 1 exited with code 0",
+        "plan",
+        "restart ps:0 1 all tasks start again from a checkpoint",
+        "signal ps:0 1 TERM",
+    ]
+    assert (found[1]["changed"], found[1]["removed"]) == (["worker:0"], ["worker:1"])

@@ -47,7 +47,12 @@ from psclust.supervise.state_machine import transition
 POLICY = RestartPolicy("failure", 2, 60, 1, 5)
 OBSERVED = make_plan(
     *(
-        task_plan(task, restart=policy, host=host, **({"address": None} if task == EVAL else {}))
+        replace(
+            task_plan(
+                task, restart=policy, host=host, **({"address": None} if task == EVAL else {})
+            ),
+            leaves=task in (CHIEF, W1),
+        )
         for task, host, policy in (
             (PS, "a", POLICY),
             (CHIEF, "a", replace(POLICY, when="signal")),
@@ -101,6 +106,10 @@ class World:
             plan, tasks=tuple(replace(each, cwd="/elsewhere") for each in plan.tasks[2:])
         )
 
+    def fewer(self) -> Plan:
+        plan = self.planned()
+        return replace(plan, tasks=tuple(each for each in plan.tasks if each.task != W1))
+
     def possible(self) -> list[Event]:
         """What may happen next."""
         found: list[Event] = [Tick(), Tick(True), Stepped(), *self.answers]
@@ -117,7 +126,8 @@ class World:
         rare: list[Event] = [
             HostLost(host, "is gone") for host in ("a", "b") if host not in self.state.lost
         ]
-        rare += [Apply(self.planned()), Apply(self.changed())]
+        plans = [self.planned(), self.changed(), self.fewer()]
+        rare += [Apply(plan, save=save) for plan in plans for save in (False, True)]
         if self.calm:
             return [*found * 6, *rare, *(Exited(task, 0) for task in self.alive)]
         rare += [Stop("on request"), Stop("saved", save=True), Kill("at once")]
@@ -150,7 +160,11 @@ class World:
         for action in actions:
             self._obey(action, before)
         self._check_failure_rules(event, before)
+        if self.state.next_plan is not None:
+            awaited = [entry for entry in self.state.tasks.values() if entry.may_save]
+            assert {entry.phase for entry in awaited} == {TaskPhase.STOPPING}
         for entry in self.state.tasks.values():
+            assert entry.due is None or entry.alive or entry.pending
             policy = entry.plan.restart
             recent = [at for at in entry.restarts if self.now - at <= policy.window_s]
             assert len(recent) <= policy.max
