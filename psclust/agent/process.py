@@ -21,7 +21,11 @@ from psclust.agent.access import Identity
 from psclust.agent.addresses import every_own_address, network, own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.failed_threads import end_when_threads_fail
-from psclust.plan.task_environment import THREADS, HostEnvironment, library_environment
+from psclust.plan.task_environment import (
+    HostEnvironment,
+    library_environment,
+    planned_with,
+)
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
@@ -236,7 +240,7 @@ def _reply(
         sys.executable,
         str(folder.path),
         here.shim,
-        _planned_with(here.environ),
+        planned_with(here.environ),
         len(os.sched_getaffinity(0)),
         tuple(every_own_address()),
         forwarder.port if forwarder is not None else 0,
@@ -253,18 +257,6 @@ def _forwarder(request: AgentRequest) -> ForwarderProcess | None:
 
     credentials = Credentials.from_json(request.forwarder.to_json())
     return ForwarderProcess(credentials, tls_library(), request.lease_s, request.ports)
-
-
-def _planned_with(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that planning depends on."""
-    names = (
-        "TF_CONFIG",
-        "LD_PRELOAD",
-        "CUDA_VISIBLE_DEVICES",
-        THREADS,
-        *library_environment(HostEnvironment({}, "", "", None)),
-    )
-    return {name: environ[name] for name in names if name in environ}
 
 
 def choose_address(request: AgentRequest) -> str:

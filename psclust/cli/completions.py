@@ -13,6 +13,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from psclust.errors import PsclustError
 from psclust.rundir.folder import ClusterFolder, clusters, state_root
 from psclust.rundir.status_file import read_status
+from psclust.spec.jobs import PS, WORKER
 
 # The variable by which a shell's function asks.
 VARIABLE = "_PSCLUST_COMPLETE"
@@ -75,6 +76,16 @@ def names_and_tasks(*, live: bool) -> Complete:
         return _items([word for word in found if word not in given], incomplete)
 
     return complete
+
+
+def names_and_counts(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """`[NAME] [JOB=COUNT...]`: names of live runs, and the jobs that are scaled."""
+    names = [run.name for run in _runs(context, live=True)]
+    given = {str(word) for word in context.params.get(str(parameter.name)) or ()}
+    free = [] if given & set(names) else names
+    return _items([*free, f"{WORKER}=", f"{PS}="], incomplete)
 
 
 def files(

@@ -26,6 +26,8 @@ VERBS = {
     "attach": "Watch a live run to its end.",
     "clusters": "List the clusters.",
     "restart": "Stop one task and start it again.",
+    "scale": "Change the number of ps and workers of a live run.",
+    "rebalance": "Place the variables of a live run anew.",
     "down": "End a run.",
     "inject": "Rehearse a failure of a live run.",
     "doctor": "Check hosts before anything starts.",
@@ -64,7 +66,19 @@ PACKAGES = {
 }
 _LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
 # Verbs that act: their exit codes do not depend on whether their output could be written.
-_DEEDS = ("up", "task", "attach", "restart", "down", "inject", "init", "prune", "report")
+_DEEDS = (
+    "up",
+    "task",
+    "attach",
+    "restart",
+    "scale",
+    "rebalance",
+    "down",
+    "inject",
+    "init",
+    "prune",
+    "report",
+)
 
 
 class _Verbs(click.Group):

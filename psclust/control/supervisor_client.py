@@ -87,9 +87,10 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
         ports = self._call("reserve", wanted)
         return {entry.task: port for entry, port in zip(requests, ports, strict=True)}
 
-    def apply(self, plan: Plan) -> RunStatus:
-        """Replace the plan: tasks that do not differ keep running."""
-        return RunStatus.from_json(self._text("apply", plan.to_json(), _CALL_S))
+    def apply(self, plan: Plan, *, save: bool = False) -> RunStatus:
+        """Replace the plan: tasks that do not differ keep running. save: see `events.Apply`."""
+        name = "save_and_apply" if save else "apply"
+        return RunStatus.from_json(self._text(name, plan.to_json(), _CALL_S))
 
     def explain(self) -> list[Finding]:
         """What every task does, in the order of the plan."""

@@ -66,6 +66,7 @@ class SupervisorService:
             "probe": (tuple[str, ...], self._probe),
             "reserve": (tuple[_Wanted, ...], self._reserve),
             "apply": (Plan, self._apply),
+            "save_and_apply": (Plan, self._save_and_apply),
             "explain": (Any, self._explain),
             "readings": (Any, self._readings),
             "restart": (tuple[str, int], self._restart),
@@ -131,6 +132,10 @@ class SupervisorService:
     def _apply(self, request: Plan) -> str:
         check_plan(request)
         return self._supervisor.apply(request).to_json()
+
+    def _save_and_apply(self, request: Plan) -> str:
+        check_plan(request)
+        return self._supervisor.apply(request, save=True).to_json()
 
     def _explain(self, request: object) -> str:
         return json.dumps([each.to_dict() for each in self._supervisor.inspection.explain()])

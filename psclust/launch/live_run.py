@@ -10,10 +10,10 @@ from psclust import __version__
 from psclust.errors import NoRunError, StartError, UsageError
 from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.host_agents import other_hosts
-from psclust.launch.start_run import claim_name, plan_run
+from psclust.launch.start_run import claim_name, plan_run, record_plan_inputs
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
-from psclust.plan.diff import Changes, compare
+from psclust.plan.diff import Changes, compare, must_save
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import RunStatus
@@ -53,21 +53,22 @@ def _change(request: UpRequest) -> Changes | None:
     if folder is None or not folder.socket.exists() or not folder.plan.exists():
         return None
     refuse_another_origin(request, folder)
-    _refuse_another_version(read_status(folder))
+    refuse_another_version(read_status(folder))
     old = read_plan(folder)
     inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
     if inputs:
         # A laptop that has moved meanwhile must not restart all servers.
-        launcher = replace(request.launcher, addresses=inputs.launcher_addresses)
+        launcher = replace(request.launcher, addresses=inputs.launcher.addresses)
         request = replace(request, launcher=launcher)
     _refuse_other_hosts(request, remote_hosts)
     with SupervisorClient(folder) as client:
         try:
-            plan = plan_run(request, folder, client, remote_hosts, old.lost)
+            plan = plan_run(request, folder, client, remote_hosts, old)
             changes = compare(old, plan)
             if changes:
-                client.apply(plan)
+                client.apply(plan, save=must_save(plan, changes))
+                record_plan_inputs(request, folder, remote_hosts)
                 record_cluster(request, folder)
         except NoRunError:
             return None
@@ -87,8 +88,8 @@ def refuse_another_origin(request: UpRequest, folder: RunFolder) -> None:
         )
 
 
-def _refuse_another_version(status: RunStatus) -> None:
-    """Plans are written for the version that carries them out."""
+def refuse_another_version(status: RunStatus) -> None:
+    """Plans are written for the version that carries them out. Raises UsageError."""
     if status.psclust != __version__:
         raise UsageError(
             f"{status.name} is up, started by psclust {status.psclust or 'of another version'}, "

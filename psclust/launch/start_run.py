@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from psclust.errors import StartError
@@ -18,6 +19,7 @@ from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost, reached
 from psclust.plan.cluster_layout import lay_out
+from psclust.plan.task_environment import planned_with
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
 from psclust.reach.made_hosts import make_hosts, remove_hosts
@@ -94,7 +96,13 @@ def start_run(
         say(f"psclust: {note}")
     if run.board is not None:
         say(f"psclust: TensorBoard: http://{run.board.address} (of {run.board.log_dir})")
+    if remote_hosts:  # the supervisor needs it as soon as it loses a host
+        record_plan_inputs(request, run.folder, remote_hosts)
     run.client.apply(plan)
+    if not remote_hosts:
+        # Tasks start meanwhile. A full disk costs `psclust scale`, and not the run.
+        with suppress(StartError):
+            record_plan_inputs(request, run.folder, remote_hosts)
     return plan, statuses
 
 
@@ -103,17 +111,22 @@ def plan_run(
     folder: RunFolder,
     client: SupervisorClient,
     remote_hosts: Mapping[str, RemoteHost],
-    lost: Sequence[str] = (),
+    live: Plan | None = None,
 ) -> Plan:
-    """The plan, with ports reserved on the hosts. Also records what a plan without one of these
-    hosts needs."""
-    file = request.file
-    layout = lay_out(file, lost) if lost else request.layout
+    """The plan, with ports reserved on the hosts. live: the plan of a run that is to be changed,
+    whose tasks stay where they are."""
+    layout = request.layout if live is None else lay_out(request.file, live.lost, live.hosts)
     layout = reached(layout, remote_hosts)
-    ports = client.reserve(layout.port_requests(file.ports))
-    plan = request.plan(folder, ports, remote_hosts, layout)
-    if remote_hosts:
-        write_plan_inputs(
-            folder, PlanInputs(file, request.scripts, remote_hosts, request.launcher.addresses)
-        )
-    return plan
+    ports = client.reserve(layout.port_requests(request.file.ports))
+    return request.plan(folder, ports, remote_hosts, layout)
+
+
+def record_plan_inputs(
+    request: UpRequest, folder: RunFolder, remote_hosts: Mapping[str, RemoteHost]
+) -> None:
+    """What a plan with other counts, or without one of these hosts, is made of. Raises
+    StartError."""
+    launcher = request.launcher
+    known = replace(launcher, environ=planned_with(launcher.environ))
+    inputs = PlanInputs(request.file, request.scripts, remote_hosts, known, request.job_restarts)
+    write_plan_inputs(folder, inputs)

@@ -32,7 +32,8 @@ from psclust.transport.server_shim import server_shim
 @dataclass(frozen=True, slots=True)
 class UpRequest:
     """file: the cluster file with the flags laid over it; scripts: facts about each job's program;
-    first_tasks: see `psclust.plan.build_plan.first_tasks`."""
+    first_tasks: see `psclust.plan.build_plan.first_tasks`; job_restarts: see
+    `psclust.plan.build_plan.Run`."""
 
     file: ClusterFile
     layout: ClusterLayout
@@ -41,6 +42,7 @@ class UpRequest:
     scripts: Mapping[str, ScriptFacts]
     origin: Origin
     first_tasks: Mapping[str, TaskPlan]
+    job_restarts: int = 0
 
     def plan(
         self,
@@ -55,7 +57,7 @@ class UpRequest:
             self.file,
             layout or self.layout,
             self.launcher,
-            _run(self.cluster, folder),
+            _run(self.cluster, folder, self.job_restarts),
             ports,
             scripts=self.scripts,
             remote_hosts=remote_hosts,
@@ -102,13 +104,15 @@ def read_request(
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)
-    first = first_tasks(file, layout, launcher, _run(cluster, None), scripts)
-    return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), first)
+    restarts = batch_system().restarts(os.environ)
+    first = first_tasks(file, layout, launcher, _run(cluster, None, restarts), scripts)
+    origin = Origin.of(path, launcher.cwd)
+    return UpRequest(file, layout, launcher, cluster, scripts, origin, first, restarts)
 
 
-def _run(cluster: ClusterFolder, folder: RunFolder | None) -> Run:
+def _run(cluster: ClusterFolder, folder: RunFolder | None, restarts: int) -> Run:
     folder = folder or RunFolder(cluster.path / "<run>")
-    return Run(folder.id, str(folder.path), batch_system().restarts(os.environ))
+    return Run(folder.id, str(folder.path), restarts)
 
 
 def _suited_without_file(text: ClusterText) -> tuple[ClusterText, str | None]:

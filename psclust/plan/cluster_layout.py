@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from psclust.plan.job_plan import JobPlan, plan_jobs, replication_of
 from psclust.plan.port_request import PortRequest, extra_port
@@ -95,11 +96,14 @@ class ClusterLayout:
         return self.forwarders.get(self.hosts[task].name)
 
 
-def lay_out(file: ClusterFile, lost: Sequence[str] = ()) -> ClusterLayout:
-    """`lost`: hosts of the file that the run has lost, in that order. Raises UsageError when
-    `ends_with` names a job that runs no program, or when slots run out."""
+def lay_out(
+    file: ClusterFile, lost: Sequence[str] = (), kept: Mapping[Task, str] = MappingProxyType({})
+) -> ClusterLayout:
+    """`lost`: hosts of the file that the run has lost, in that order. `kept`: where tasks of a live
+    run are. Raises UsageError when `ends_with` names a job that runs no program, or when slots run
+    out."""
     entries = plan_jobs(file)
     jobs = {entry.name: entry.job for entry in entries}
     optional = [entry.name for entry in entries if entry.role == "side"]
-    hosts = reassign(assign(jobs, file.hosts), jobs, file.hosts, lost, optional=optional)
+    hosts = reassign(assign(jobs, file.hosts, kept), jobs, file.hosts, lost, optional=optional)
     return ClusterLayout(entries, hosts, replication_of(file), tuple(lost))

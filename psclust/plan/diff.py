@@ -9,7 +9,10 @@ from psclust.plan.elastic import without_workers
 from psclust.plan.task_environment import THREADS
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
+from psclust.spec.jobs import PS
 
+_TRAINS = "psclust.train"  # the module that runs psclust programs
+_PLACEMENT = "env.PSCLUST_PLACEMENT"
 # Only the supervisor uses these, so a change takes effect without a restart.
 _OF_SUPERVISOR = {
     "role",
@@ -45,6 +48,17 @@ class Changes:
         lines = [f"+ {task}" for task in self.added] + [f"- {task}" for task in self.removed]
         lines += [f"~ {task} ({what})" for task, what in self.changed.items()]
         return lines + [f"~ {key}: {value}" for key, value in self.rules.items()]
+
+
+def must_save(new: Plan, changes: Changes) -> bool:
+    """Whether a psclust program must save before a live run takes over `new`: its variables go to
+    other servers, or to other places on them."""
+    if not any(_TRAINS in entry.argv for entry in new.tasks if entry.role == "program"):
+        return False
+    servers = {entry.task for entry in new.tasks if entry.role == "server"}
+    moved = any(task.job == PS for task in (*changes.added, *changes.removed))
+    placed = any(_PLACEMENT in what.split(", ") for what in changes.changed.values())
+    return moved or placed or not servers.isdisjoint(changes.changed)
 
 
 def compare(old: Plan, new: Plan) -> Changes:

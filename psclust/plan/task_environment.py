@@ -151,6 +151,18 @@ def library_environment(here: HostEnvironment) -> dict[str, str]:
     return env
 
 
+def planned_with(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that planning depends on."""
+    names = (
+        "TF_CONFIG",
+        "LD_PRELOAD",
+        "CUDA_VISIBLE_DEVICES",
+        THREADS,
+        *library_environment(HostEnvironment({}, "", "", None)),
+    )
+    return {name: environ[name] for name in names if name in environ}
+
+
 def with_shim(shim: str, preloaded: str) -> str:
     """LD_PRELOAD with the shim, behind the libraries of the user, some of which must come first
     (AddressSanitizer)."""

@@ -102,6 +102,10 @@ class Plan:
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)
 
+    @property
+    def hosts(self) -> dict[Task, str]:
+        return {entry.task: entry.host for entry in self.tasks}
+
     def ports(self, without: Collection[Task] = ()) -> dict[Task, int]:
         """The ports of all tasks but some, including extra ports, as `reserve` returned them."""
         tasks = [entry for entry in self.tasks if entry.task not in without]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from psclust.errors import NoRoomError, UsageError
 from psclust.spec.cluster import LOCALHOST, Host, Task
 from psclust.spec.job_keys import Job
 
 
-def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:
-    """The host of every task. Pinned tasks take their hosts first; the others take the hosts with a
-    free slot in turn, so that the tasks of a job spread. Without hosts all run on this machine.
-    Raises UsageError when the slots do not suffice."""
+def assign(
+    jobs: Mapping[str, Job], hosts: Sequence[Host], kept: Mapping[Task, str] = MappingProxyType({})
+) -> dict[Task, Host]:
+    """The host of every task. Pinned tasks take their hosts first, then those that have a host
+    already, in `kept`, as far as it has slots; the others take the hosts with a free slot in turn,
+    so that the tasks of a job spread. Without hosts all run on this machine. Raises UsageError when
+    the slots do not suffice."""
     pool = list(hosts) or [LOCALHOST]
     by_name = {host.name: host for host in pool}
     used = dict.fromkeys(by_name, 0)
@@ -27,12 +31,18 @@ def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:
         if pin is not None:
             used[pin] += 1
             placed[task] = by_name[pin]
+    free = [task for task, pin in pins.items() if pin is None]
+    for task in free:
+        there = by_name.get(kept.get(task, ""))
+        if there is not None and (there.slots is None or used[there.name] < there.slots):
+            used[there.name] += 1
+            placed[task] = there
     turn = 0
-    for task in (task for task, pin in pins.items() if pin is None):
-        host = _next_free(pool, used, turn, task)
-        turn = pool.index(host) + 1
-        used[host.name] += 1
-        placed[task] = host
+    for task in free:
+        if task not in placed:
+            placed[task] = _next_free(pool, used, turn, task)
+            used[placed[task].name] += 1
+        turn = pool.index(placed[task]) + 1
     return {task: placed[task] for task in pins}
 
 

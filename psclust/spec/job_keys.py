@@ -48,7 +48,8 @@ class Restart(KeyModel):
     max_backoff: Seconds = Field(default=30.0, description="The longest wait before a restart.")
 
 
-_COUNT = {"type": "integer", "minimum": 0, "maximum": 4096}
+MOST_TASKS = 4096  # of one job
+_COUNT = {"type": "integer", "minimum": 0, "maximum": MOST_TASKS}
 
 
 class Job(KeyModel):
@@ -57,7 +58,7 @@ class Job(KeyModel):
     count: int = Field(
         default=1,
         ge=0,
-        le=4096,
+        le=MOST_TASKS,
         description="How many tasks; default: 1, or as many as there are `addresses`.",
     )
     hosts: HostNames | None = Field(

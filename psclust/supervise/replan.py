@@ -1,4 +1,4 @@
-"""A live run's plan without the hosts it has lost, from the plan inputs in the run folder."""
+"""What a live run was planned with, in its folder, and its plan without the hosts it has lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,31 +22,34 @@ from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-_HERE = HostEnvironment(
-    environ={}, cwd="", python="", shim=None
-)  # every task runs on a remote host
+# Where every task runs on a remote host.
+_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
     """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name,
-    including lost ones; `launcher_addresses`: of the machine that started the run."""
+    including lost ones; `launcher`: the machine that started the run, with the variables that
+    planning depends on; `job_restarts`: see `psclust.plan.build_plan.Run`."""
 
     file: ClusterFile
     scripts: Mapping[str, ScriptFacts]
     remote_hosts: Mapping[str, RemoteHost]
-    launcher_addresses: tuple[str, ...] = ()
+    launcher: HostEnvironment = _HERE
+    job_restarts: int = 0
 
-    def lay_out(self, lost: Sequence[str]) -> ClusterLayout:
+    def lay_out(
+        self, lost: Sequence[str], kept: Mapping[Task, str] = MappingProxyType({})
+    ) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
-        return reached(lay_out(self.file, lost), self.remote_hosts)
+        return reached(lay_out(self.file, lost, kept), self.remote_hosts)
 
     def plan(self, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]) -> Plan:
         """See `psclust.plan.build_plan.build_plan`."""
         return build_plan(
             self.file,
             layout,
-            replace(_HERE, addresses=self.launcher_addresses),
+            self.launcher,
             run,
             ports,
             scripts=self.scripts,
@@ -53,7 +57,8 @@ class PlanInputs:
         )
 
     def to_json(self) -> str:
-        return _adapter().dump_json(self).decode()
+        """Of the file only what was set, so that its copy says no more."""
+        return _adapter().dump_json(self, exclude_unset=True).decode()
 
     @classmethod
     def from_json(cls, text: str) -> PlanInputs:
@@ -74,7 +79,7 @@ def write_plan_inputs(folder: RunFolder, inputs: PlanInputs) -> None:
 
 
 def read_plan_inputs(folder: RunFolder) -> PlanInputs | None:
-    """None for a run on this machine alone. Raises DamagedFileError."""
+    """None if it has none. Raises DamagedFileError."""
     try:
         return PlanInputs.from_json(folder.plan_inputs.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -109,15 +114,16 @@ def plan_without(
     inputs = read_plan_inputs(folder)
     if inputs is None:
         raise StartError(f"{folder.plan_inputs} is gone, and without it no task can move")
-    layout = inputs.lay_out(lost)
-    moved = [entry.task for entry in old.tasks if layout.hosts[entry.task].name != entry.host]
+    layout = inputs.lay_out(lost, old.hosts)
+    moved = [task for task, host in layout.hosts.items() if host.name != old.hosts.get(task)]
     if not moved:
         raise NoRoomError("there is no spare slot on another host")
     ports = old.ports(without=moved)
     ports |= reserve(
         [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
     )
-    plan = inputs.plan(layout, Run(folder.id, str(folder.path)), ports)
+    run = Run(folder.id, str(folder.path), inputs.job_restarts)
+    plan = inputs.plan(layout, run, ports)
     where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
     rest = (
         ""

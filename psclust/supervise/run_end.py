@@ -31,6 +31,13 @@ def deciders(state: RunState) -> list[TaskState]:
     ]
 
 
+def is_training_over(state: RunState) -> bool:
+    """Whether the tasks that decide need no other task any more."""
+    done = (Stage.TRAINED, Stage.LEAVING)
+    chosen = deciders(state)
+    return bool(chosen) and all(entry.finished or entry.stage in done for entry in chosen)
+
+
 def describe_success(state: RunState) -> str:
     """`done`, or the exit codes other than 0 that counted as success."""
     odd = [

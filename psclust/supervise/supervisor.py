@@ -32,6 +32,7 @@ from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.memory_growth import MemoryGrowth
 from psclust.supervise.pace import Pace
 from psclust.supervise.reading import Reading
+from psclust.supervise.run_end import is_training_over
 from psclust.supervise.run_inspection import Inspector, RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
@@ -136,13 +137,16 @@ class Supervisor:
         raises its error, or RunEndedError when the loop is over."""
         return self._mailbox.call(work)
 
-    def apply(self, plan: Plan) -> RunStatus:
-        """Take over a plan; returns the status after its first actions. Raises StartError when the
-        disk is full, and UsageError when the plan uses a host that the run has lost."""
+    def apply(self, plan: Plan, *, save: bool = False) -> RunStatus:
+        """Take over a plan (`events.Apply`); returns the status after its first actions. Raises
+        StartError when the disk is full, UsageError when the plan uses a host that the run has
+        lost, or is to wait for a training that is over."""
 
         def work() -> RunStatus:
             self._refuse_lost(plan)
-            self._take_over(plan)
+            if save and is_training_over(self._state):
+                raise UsageError(f"{self.name}: the training is over, and the run is about to end.")
+            self._take_over(plan, save=save)
             return self.status()
 
         return self._mailbox.call(work)
@@ -288,9 +292,9 @@ class Supervisor:
                 "if it was lost just now, try again."
             )
 
-    def _take_over(self, plan: Plan) -> None:
+    def _take_over(self, plan: Plan, *, save: bool = False) -> None:
         write_required(self.folder.plan, plan.to_json())
-        self._handle(events.Apply(plan))
+        self._handle(events.Apply(plan, save))
 
     def _move(self, move: events.Move) -> None:
         # Loads the planner and the reader of cluster files. A run on this machine alone, which

@@ -59,6 +59,7 @@ RIGHT: dict[str, Any] = {
     "probe": ["127.0.0.1:1"],
     "reserve": [[["worker", 0], "127.0.0.1", "auto", "host-1", None]],
     "apply": json.loads(PLAN.to_json()),
+    "save_and_apply": json.loads(PLAN.to_json()),
     "explain": None,
     "readings": None,
     "restart": ["worker", 0],
@@ -75,7 +76,7 @@ def _spares_the_run(name: str, data: bytes) -> bool:
         if name == "stop":
             build(StopRequest, request)
             return False
-        if name == "apply" and isinstance(request, dict):
+        if name in ("apply", "save_and_apply") and isinstance(request, dict):
             limits = request.get("deadlines")
             return not isinstance(limits, dict) or all(
                 limits.get(each) == asdict(PLAN.deadlines)[each] for each in _ENDING

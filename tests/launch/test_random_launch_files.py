@@ -18,6 +18,7 @@ from beds.plans import program_plan
 from psclust.control.network_access import channel_from_elsewhere
 from psclust.errors import PsclustError
 from psclust.launch.footprints import recorded_footprints, write_footprints
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan
 from psclust.reach.made_hosts import remove_hosts
 from psclust.rundir.folder import ClusterFolder, RunFolder
@@ -33,7 +34,9 @@ PLAN = Plan(
     Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None),
     ("a note",),
 )
-INPUTS = PlanInputs(ClusterFile(name="demo"), {}, {}, ("10.0.0.1",))
+INPUTS = PlanInputs(
+    ClusterFile(name="demo"), {}, {}, HostEnvironment({}, "/", "python", None, 4, ("10.0.0.1",))
+)
 FOOTPRINTS = {
     "demo.1": {
         "a": {

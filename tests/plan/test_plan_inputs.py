@@ -56,7 +56,11 @@ def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
 
 def test_after_a_move_bare_servers_still_let_in_the_machine_that_started_them() -> None:
     made = inputs(hosts=[{"name": name, "slots": 2} for name in "abc"])
-    made = PlanInputs.from_json(replace(made, launcher_addresses=("10.0.0.99",)).to_json())
+    made = PlanInputs.from_json(
+        replace(
+            made, launcher=HostEnvironment({}, "", "", None, addresses=("10.0.0.99",))
+        ).to_json()
+    )
     plan = made.plan(made.lay_out(("b",)), RUN, {})
     assert all(each.env["PSCLUST_ADMIT"].endswith("10.0.0.99") for each in plan.tasks)
 

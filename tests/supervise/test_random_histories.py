@@ -146,6 +146,8 @@ class World:
             }
             self.starting -= there
             self.alive -= there
+            # No plan uses a host that is lost: the supervisor refuses it.
+            self.answers = [each for each in self.answers if not isinstance(each, Apply)]
         if event in self.answers:
             self.answers.remove(event)
         before, (self.state, actions) = self.state, transition(self.state, event, self.now)

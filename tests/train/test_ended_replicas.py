@@ -41,3 +41,10 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_training(
 ) -> None:
     assert EndedReplicas(Path("/proc/nothing/ended.json"), "run 1").add([1])
     assert "cannot be written" in caplog.text
+
+
+def test_all_train_again_after_an_end_on_request(tmp_path: Path) -> None:
+    ended = EndedReplicas(tmp_path / "ended.json", "run 1")
+    ended.add([0, 1])
+    ended.clear()
+    assert list(ended) == list(EndedReplicas(tmp_path / "ended.json", "run 1")) == []

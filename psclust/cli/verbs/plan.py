@@ -186,7 +186,7 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
-    layout = lay_out(request.file, running.lost) if running.lost else request.layout
+    layout = lay_out(request.file, running.lost, running.hosts)
     return request.plan(folder, ports, remote_hosts, layout)
 
 

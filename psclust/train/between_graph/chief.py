@@ -180,9 +180,13 @@ class Chief(Replica):
 
     def _count(self, session: Session, ended: Collection[int]) -> None:
         """A checkpoint has all steps of the replicas that `ended`. Recorded first: if the chief
-        dies in between, they are not awaited."""
+        dies in between, they are not awaited. On request (SIGUSR1) all end before their time, and
+        train again if the run goes on from this checkpoint."""
         self._unsaved = self._unsaved - set(ended)
-        self._ended.add(ended)
+        if self.job.end_request.received:
+            self._ended.clear()
+        else:
+            self._ended.add(ended)
         for replica in ended:
             self.mark(session, replica, End.SAVED)
 

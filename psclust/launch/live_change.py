@@ -1,0 +1,204 @@
+"""What `psclust scale` and `rebalance` do: a live run gets a plan with other counts, or another
+placement, made of what it was started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psclust.errors import UsageError
+from psclust.launch.cluster_copy import record_cluster
+from psclust.launch.live_run import refuse_another_version
+from psclust.launch.start_run import plan_run, record_plan_inputs
+from psclust.launch.up_request import UpRequest
+from psclust.plan.cluster_layout import lay_out
+from psclust.plan.diff import Changes, compare, must_save
+from psclust.plan.task_plan import Plan
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.origin import Origin
+from psclust.rundir.status import QUEUED, RunStatus
+from psclust.spec.checks import check
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import MOST_TASKS
+from psclust.spec.jobs import PS, WORKER
+from psclust.spec.problems import KeyPath, Mistakes, Origins
+from psclust.spec.program_command import ProgramKind
+from psclust.supervise.replan import PlanInputs, read_plan, read_plan_inputs
+
+if TYPE_CHECKING:
+    from psclust.control.supervisor_client import SupervisorClient
+
+SCALED = (PS, WORKER)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run of a psclust program, all of whose tasks are up."""
+
+    cluster: ClusterFolder
+    folder: RunFolder
+    status: RunStatus
+    plan: Plan
+    inputs: PlanInputs
+
+    @property
+    def file(self) -> ClusterFile:
+        return self.inputs.file
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that a supervisor has taken over. saves: all tasks start again from a checkpoint.
+    attempts: of each task, before. step: that the programs had reached, before. notes: of the run
+    so far."""
+
+    plan: Plan
+    changes: Changes
+    saves: bool
+    attempts: Mapping[str, int]
+    step: int
+    notes: tuple[str, ...]
+
+    @property
+    def pauses(self) -> bool:
+        """Whether no step is made for a while."""
+        return self.saves or any(self.plan[task].leaves for task in self.changes.changed)
+
+
+def find_live_run(cluster: ClusterFolder, folder: RunFolder, status: RunStatus) -> LiveRun:
+    """The run, if it can be changed now. Raises UsageError."""
+    name = cluster.name
+    if status.phase == QUEUED:
+        raise UsageError(f"{name} is queued: nothing of it runs yet. Change it once it is up.")
+    if status.phase != "live":
+        raise UsageError(f"{name} is about to end; start it anew to change it (psclust up).")
+    refuse_another_version(status)
+    if not folder.plan.exists() or not status.tasks:
+        raise UsageError(f"{name} is still starting; try again when it is up (psclust ps {name}).")
+    inputs = read_plan_inputs(folder)
+    if inputs is None:
+        raise UsageError(
+            f"{folder.plan_inputs} is gone, and without it {name} cannot be planned anew. "
+            f"End the run (psclust down {name}), and start it again."
+        )
+    _refuse_another_program(name, inputs.file)
+    for phase, text in (
+        ("stopping", "is being changed"),
+        ("waiting", "is still starting"),
+        ("starting", "is still starting"),
+        ("backoff", "starts tasks again that have failed"),
+    ):
+        found = [task.task for task in status.tasks if task.phase == phase]
+        if found:
+            raise UsageError(
+                f"{name} {text} ({', '.join(found)}: {phase}); "
+                f"try again when all its tasks run (psclust ps {name})."
+            )
+    return LiveRun(cluster, folder, status, read_plan(folder), inputs)
+
+
+def _refuse_another_program(name: str, file: ClusterFile) -> None:
+    program = file.program_command
+    if program.is_psclust:
+        return
+    what = (
+        "bare servers learn their cluster when they start"
+        if program.kind is ProgramKind.NONE
+        else f"{program.words[-1]}, which is no psclust program, learns its cluster when it starts"
+    )
+    raise UsageError(
+        f"{name}: {what}. End the run (psclust down {name}), and start it with other counts."
+    )
+
+
+def with_counts(file: ClusterFile, counts: Mapping[str, int], *, name: str) -> ClusterFile:
+    """The cluster file with other numbers of ps and workers. Raises UsageError for jobs and
+    counts that it cannot have."""
+    for job, count in counts.items():
+        word = f"{job}={count}"
+        if job not in SCALED:
+            raise UsageError(f"{word}: only {' and '.join(SCALED)} are scaled.")
+        if count > MOST_TASKS:
+            raise UsageError(f"{word}: a job has at most {MOST_TASKS} tasks.")
+        if file.jobs[job].addresses:
+            raise UsageError(
+                f"{word}: jobs.{job} has `addresses`, one for each task. Write the new ones there, "
+                f"end the run (psclust down {name}), and start it again."
+            )
+    jobs = {
+        job: keys.model_copy(update={"count": counts[job]}) if job in counts else keys
+        for job, keys in file.jobs.items()
+    }
+    scaled = file.model_copy(update={"jobs": jobs})
+    flags: dict[KeyPath, str] = {
+        ("jobs", job, "count"): f"{job}={count}" for job, count in counts.items()
+    }
+    mistakes = Mistakes(Origins(None, {}, flags), [])
+    mistakes.add_founded(check(scaled))
+    mistakes.refuse()
+    return scaled
+
+
+def with_policy(file: ClusterFile, policy: str) -> ClusterFile:
+    placement = file.placement.model_copy(update={"policy": policy})
+    return file.model_copy(update={"placement": placement})
+
+
+def request_of(run: LiveRun, file: ClusterFile) -> UpRequest:
+    """Of the run, with another file."""
+    inputs, launcher = run.inputs, run.inputs.launcher
+    return UpRequest(
+        file,
+        lay_out(file, run.plan.lost, run.plan.hosts),
+        launcher,
+        run.cluster,
+        inputs.scripts,
+        Origin.read(run.folder) or Origin.of(None, launcher.cwd),
+        {},
+        inputs.job_restarts,
+    )
+
+
+def change_run(run: LiveRun, file: ClusterFile, client: SupervisorClient) -> Change | None:
+    """Have the supervisor take over the plan of the run with this file; None if nothing differs.
+    Raises UsageError, StartError, NoRunError."""
+    request = request_of(run, file)
+    plan = plan_run(request, run.folder, client, run.inputs.remote_hosts, run.plan)
+    changes = compare(run.plan, plan)
+    if not changes:
+        return None
+    saves = must_save(plan, changes)
+    programs = {str(entry.task) for entry in run.plan.tasks if entry.role == "program"}
+    steps = [
+        reading.step
+        for reading in client.readings()
+        if reading.task in programs and reading.step is not None
+    ]
+    attempts = {task.task: task.attempt for task in run.status.tasks}
+    status = client.apply(plan, save=saves)
+    record_plan_inputs(request, run.folder, run.inputs.remote_hosts)
+    record_cluster(request, run.folder)
+    return Change(plan, changes, saves, attempts, max(steps, default=0), status.notes)
+
+
+def described(change: Change) -> str:
+    """What follows, as a sentence without its end."""
+    joining, leaving = map(_listed, (change.changes.added, change.changes.removed))
+    again = _listed(tuple(change.changes.changed))
+    if change.saves:
+        return "all tasks start again from a checkpoint of now"
+    parts = []
+    if again:
+        parts.append(
+            f"{again} end their step and start again" if change.pauses else f"{again} start again"
+        )
+    if joining:
+        parts.append(f"{joining} {'joins' if len(change.changes.added) == 1 else 'join'}")
+    if leaving:
+        parts.append(f"{leaving} {'leaves' if len(change.changes.removed) == 1 else 'leave'}")
+    return "; ".join([*parts, *([] if again else ["nobody else stops"])])
+
+
+def _listed(tasks: tuple[object, ...]) -> str:
+    return ", ".join(map(str, tasks))
