@@ -80,11 +80,14 @@ class ForwarderProcess:
         return {"PSCLUST_FORWARDER": name[1:].decode()} if name else {}
 
     def forward(self, routes: Sequence[Route]) -> list[int]:
-        """From now on; in place of earlier routes of the same ports. Returns the ports that others
+        """From now on; in place of other routes of the same ports. Returns the ports that others
         have taken."""
         busy = []
         with self._guard:
             for route in routes:
+                known, _ = self._routes.get(route.port, (None, None))
+                if known == route:
+                    continue  # it never ceases to listen
                 self._forget(route.port)
                 try:
                     listener = _listener(route)

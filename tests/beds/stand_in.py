@@ -4,6 +4,7 @@ steps in a file, and trains nothing. Bare servers run by the real one."""
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from beds.command import CommandBed
 
@@ -35,9 +36,15 @@ while not os.path.exists("finish"):
 
 def stand_in(bed: CommandBed, keys: str) -> None:
     """Writes a cluster file of such a program; `keys`: more of the file."""
-    script = bed.write("stand-in", _SOURCE.format(python=sys.executable))
-    script.chmod(0o755)
-    bed.write("standing.py", "program = None\n")
+    script = interpreter(bed)
     bed.write(
         "psclust.yaml", f"program: standing:program\npreload: false\npython: {script}\n{keys}\n"
     )
+
+
+def interpreter(bed: CommandBed) -> Path:
+    """Where it is, beside the module `standing`."""
+    script = bed.write("stand-in", _SOURCE.format(python=sys.executable))
+    script.chmod(0o755)
+    bed.write("standing.py", "program = None\n")
+    return script

@@ -1,0 +1,62 @@
+"""`psclust scale` of a run on hosts: more workers on their free slots."""
+
+from __future__ import annotations
+
+import pytest
+
+from beds.command import CommandBed, typed
+from beds.host_fixtures import hosts_of_file
+from beds.hosts import HostBed
+from beds.learning import DIGITS
+from beds.stand_in import interpreter
+from psclust.rundir.status import TaskStatus
+from psclust.testing.wait import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+hosts = hosts_of_file(3)
+
+
+def elastic(far: CommandBed, listed: str, keys: str = "") -> None:
+    far.write(
+        "psclust.yaml",
+        f"hosts: {listed}\nprogram: standing:program\ninput: handed_out\npreload: false\n"
+        f"jobs: {{ps: 1, worker: {{count: 2, python: {interpreter(far)}}}}}\n{keys}",
+    )
+    far.done("up", "-d")
+    wait_until(lambda: (far.folder / "steps").exists(), what="a step")
+
+
+def there(far: CommandBed) -> dict[str, TaskStatus]:
+    return {task.task: task for task in far.status().tasks}
+
+
+@pytest.mark.parametrize("keys", ["", "encrypt: false\n"])
+def test_workers_join_on_free_slots_and_leave(far: CommandBed, hosts: HostBed, keys: str) -> None:
+    elastic(far, "h1:2,h2:2,h3:1", keys)
+    before = there(far)
+    said = far.done("scale", "worker=4")
+    assert "bed: worker:2, worker:3 join; nobody else stops\nbed: 1 ps and 4 workers" in said
+    after = there(far)
+    assert {task: after[task].pid for task in before} == {task: before[task].pid for task in before}
+    assert sorted(task.host for task in after.values()) == ["h1", "h1", "h2", "h2", "h3"]
+    said = far.fails(2, "scale", "worker=5")
+    assert "worker=5: 5 workers and 1 ps need 6 slots; the hosts offer 5" in said
+    assert "nobody else stops" in far.done("scale", "worker=1")
+    assert set(there(far)) == {"ps:0", "worker:0"}
+    assert "nobody else stops" in far.done("scale", "worker=3")
+    assert there(far)["ps:0"].pid == before["ps:0"].pid
+    far.write("finish", "")
+    assert far.wait_for_end().ok
+
+
+def test_a_training_on_hosts_goes_on_with_other_counts(far: CommandBed, hosts: HostBed) -> None:
+    how = typed(f"--ps 1 --workers 2 {DIGITS} --set data_dir={far.folder}/digits")
+    model = ["--model-dir", f"{far.folder}/model", "--set", "epochs=100000"]
+    far.done("up", "-d", "-H", "h1,h2,h3", *how, *model)
+    wait_until(lambda: "step " in far.log("worker:0"), what="a step")
+    said = far.done("scale", "worker=3", "ps=2")
+    assert "2 ps and 3 workers" in said
+    assert "the training paused for" in said
+    assert "resumed at step" in far.log("worker:0", 2)
+    far.done("down")
