@@ -53,11 +53,6 @@ class EndedReplicas:
             self._replicas.discard(replica)
             self._write()
 
-    def clear(self) -> None:
-        if self._replicas:
-            self._replicas.clear()
-            self._write()
-
     def _write(self) -> None:
         if self._run is None:
             return
