@@ -18,6 +18,7 @@ MOST = 64
 """How many parts an input may have, the one that it reads and those after it."""
 
 _NONE = -1
+_CPU = "/device:CPU:0"
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class Upcoming:
 
 
 def upcoming_parts(model: Model) -> tuple[Dataset, Upcoming]:
-    """(elements (batch, its part's index), what is written for them), on the current device."""
-    with tf.name_scope("upcoming"):
+    """(elements (batch, its part's index), what is written for them), on the CPU of the current
+    device: where a dataset is, there are the variables that it reads."""
+    with tf.name_scope("upcoming"), tf.device(_CPU):
         life = tf.compat.v1.placeholder(tf.int64, [], name="life")
         rows = tf.compat.v1.placeholder(tf.int64, [None, 4], name="rows")
         written, ends = _table("rows", 4), _table("ends", 2)

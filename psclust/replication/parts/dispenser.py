@@ -62,16 +62,17 @@ class Dispenser:
 
 
 def create_dispenser(parts: PartList) -> Dispenser:
-    """Creates the variables on the current device."""
+    """Creates the variables on the CPU of the current device."""
     count = len(parts.parts)
-    return Dispenser(
-        parts,
-        _zeros(PART_BATCHES, count),
-        _zeros(PART_EPOCHS, count),
-        _zeros(HOLDERS, count),
-        _zeros(CLAIMANTS, SLOTS),
-        _zeros(SEEN, SLOTS, tf.float64),
-    )
+    with tf.device("/device:CPU:0"):
+        return Dispenser(
+            parts,
+            _zeros(PART_BATCHES, count),
+            _zeros(PART_EPOCHS, count),
+            _zeros(HOLDERS, count),
+            _zeros(CLAIMANTS, SLOTS),
+            _zeros(SEEN, SLOTS, tf.float64),
+        )
 
 
 def _zeros(name: str, size: int, dtype: Any = tf.int64) -> Variable:
