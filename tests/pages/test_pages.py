@@ -78,7 +78,9 @@ def test_a_cluster_file_loads(piece: Piece, tmp_path: Path) -> None:
         name: 1 for name in ("controller", "chief") if name in piece.text and "jobs" not in shown
     }
     program = (
-        "module:program" if "placement" in shown or shown.get("tensorboard") is True else "train.py"
+        "module:program"
+        if shown.keys() & {"placement", "input"} or shown.get("tensorboard") is True
+        else "train.py"
     )
     data = {"jobs": {"ps": 2, "worker": 1} | jobs, "program": program} | shown
     if "het-" in piece.text:
