@@ -28,6 +28,7 @@ FEATURES: Mapping[str, tuple[tuple[str, ...], Mapping[str, object]]] = {
     "shards": ((), {"placement": {"max_shard_bytes": "300KB"}}),
     "streamed": ((), {"placement": {"max_shard_bytes": "128KB"}}),
     "int8": (("wire_dtype=int8",), {}),
+    "handed out": ((), {"program": "counted:handed", "input": "handed_out"}),
 }
 _SYNC_BETWEEN = ("backup workers", "streamed")
 MOMENTS = ("start", "training", "checkpoint", "end")

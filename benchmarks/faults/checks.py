@@ -107,7 +107,9 @@ def values(case: Case, found: dict[str, Any], faults: int) -> Iterator[str]:
     exact = case.replication == "between-graph" and case.update == "sync"
     slack = 0 if exact else faults * case.workers
     step = int(found["global_step"])
-    if case.feature != "backup workers":
+    if case.feature == "handed out":
+        yield from _handed_out(case, found, step, slack)
+    elif case.feature != "backup workers":
         if abs(step - case.steps) > slack:
             yield f"global step {step}, not {case.steps}"
         yield from _counts(case, found["counts"], slack)
@@ -119,6 +121,18 @@ def values(case: Case, found: dict[str, Any], faults: int) -> Iterator[str]:
     accuracy = _accuracy(found)
     if accuracy < _LEAST_ACCURACY:
         yield f"accuracy {accuracy:.3f}"
+
+
+def _handed_out(case: Case, found: dict[str, Any], step: int, slack: int) -> Iterator[str]:
+    """A synchronous step has as many batches as there are workers with parts, so that their shares
+    of it say nothing."""
+    epochs = set(found["psclust/part_epochs"].tolist())
+    if epochs != {1}:
+        yield f"parts were used {sorted(epochs)} times"
+    if step < case.steps - slack:
+        yield f"global step {step}, less than {case.steps}"
+    if case.update == "async":
+        yield from _counts(case, found["counts"], slack)
 
 
 def _counts(case: Case, counts: Any, slack: int) -> Iterator[str]:

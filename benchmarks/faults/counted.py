@@ -11,6 +11,8 @@ import tensorflow as tf
 import psclust
 
 EXAMPLES, BATCH, CLASSES, WIDTH, HIDDEN = 64, 8, 10, 128, 1024
+PART = 20
+"""Batches of each part of the data, where they are handed out."""
 
 
 def _points(count: int, seed: int) -> tuple[Any, Any]:
@@ -51,10 +53,28 @@ def _model(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
     )
 
 
-program = psclust.Program(
-    _model,
-    _input,
-    lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0),
-    params={"batches": 600},
-    config=psclust.TrainConfig(save_seconds=None, save_steps=50),
-)
+def _parts(params: dict[str, Any]) -> list[tuple[int, int]]:
+    """As many batches as two workers have."""
+    return psclust.ranges(2 * params["batches"] * BATCH, PART * BATCH)
+
+
+def _input_of(part: Any, mode: str, params: dict[str, Any]) -> tf.data.Dataset:
+    if mode != psclust.ModeKeys.TRAIN:
+        return _input(mode, params, psclust.Shard())
+    x, labels = _points(EXAMPLES, 4)
+    numbers = tf.data.Dataset.range(part[0], part[1]).map(lambda number: number % EXAMPLES)
+    return numbers.map(
+        lambda number: ({"x": x[number], "number": tf.cast(number, tf.int32)}, labels[number])
+    ).batch(BATCH)
+
+
+def _optimizer() -> Any:
+    return tf.compat.v1.train.GradientDescentOptimizer(1.0)
+
+
+_SETTINGS: dict[str, Any] = {
+    "params": {"batches": 600},
+    "config": psclust.TrainConfig(save_seconds=None, save_steps=50),
+}
+program = psclust.Program(_model, _input, _optimizer, **_SETTINGS)
+handed = psclust.Program(_model, _input_of, _optimizer, data_parts=_parts, **_SETTINGS)

@@ -55,7 +55,7 @@ def test_the_seed_and_the_number_are_the_case() -> None:
 def test_everything_is_drawn_where_it_can_happen() -> None:
     cases = [draw(seed, number) for seed in range(5) for number in range(400)]
     assert {case.place for case in cases} == {LOCAL, HOSTS, SLURM}
-    assert len({(case.replication, case.update, case.feature) for case in cases}) == 22
+    assert len({(case.replication, case.update, case.feature) for case in cases}) == 26
     assert {len(case.hits) for case in cases} == {1, 2, 3}
     local = {hit.kind for case in cases if case.place == LOCAL for hit in case.hits}
     assert local == {"KILL", "STOP", "TERM", "DISK", "FILES", "MEMORY", "CLOCK"}
