@@ -33,7 +33,16 @@ TENSORBOARD = "tensorboard>=2.15"
 
 NATIVE = Path("psclust/native")
 KERNELS = ["kernels", "int8_kernels"]
-WIRE = ["wire", "wire_kernels", "connection", "messages", "channel", "forwarded", "tls"]
+WIRE = [
+    "wire",
+    "wire_kernels",
+    "connection",
+    "messages",
+    "cancelled",
+    "channel",
+    "forwarded",
+    "tls",
+]
 LIBRARIES = {
     "server_shim": ["server_shim", "admission", "peer_owner"],
     "kernels": [*KERNELS, *WIRE, "tensorflow_private"],

@@ -27,6 +27,7 @@ _PORT = struct.Struct("!H")
 _WIRE = struct.Struct("!cQ")
 _IS_WIRE = b"w"
 _NO_PORT = 0  # of a question for certificates
+_BESIDE = -1  # of a task that wants to know when this forwarder ends
 _STRANGERS = 64  # that have connected and not yet greeted; then the oldest goes
 _SHORT_OF_FILES_S = 0.1
 _ROUTE_S, _LOOK_S = 2.0, 0.05  # for a route that the owner has sent and that has not been read yet
@@ -95,6 +96,8 @@ class Forwarder:
 
     def _answer(self, task: socket.socket) -> None:
         port, number = wires.question(task)
+        if port == _BESIDE:
+            return wires.stay(task)
         if port == _NO_PORT:
             return wires.answer(task, "", self._credentials, None)
         until = time.monotonic() + _ROUTE_S

@@ -36,6 +36,12 @@ def question(task: socket.socket) -> tuple[int, int]:
         raise ConnectionResetError("no question") from None
 
 
+def stay(task: socket.socket) -> None:
+    """Until the task closes the connection. Raises OSError."""
+    task.settimeout(None)
+    task.recv(1)
+
+
 def answer(
     task: socket.socket, peer: str, credentials: Credentials, sock: socket.socket | None
 ) -> None:

@@ -6,6 +6,7 @@
  * while another thread is about to send. */
 #define _GNU_SOURCE
 #include "connection.h"
+#include "cancelled.h"
 #include "lost_peer.h"
 #include "messages.h"
 
@@ -18,8 +19,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* AT_A_TIME: frames of one connection before it is others' turn. */
-enum { AT_A_TIME = 16 };
+/* AT_A_TIME: frames of one connection before it is others' turn. STEP_IS_CANCELLED: the key of a
+ * frame without values, by which a task says so. */
+enum { AT_A_TIME = 16, STEP_IS_CANCELLED = -1 };
 
 typedef struct Frame {
     struct Frame *next;
@@ -96,7 +98,8 @@ static void drop_first(Connection *connection) {
     connection->first = frame->next;
     if (connection->first == NULL)
         connection->last = &connection->first;
-    tf.delete_tensor(frame->tensor);
+    if (frame->tensor != NULL)
+        tf.delete_tensor(frame->tensor);
     free(frame);
 }
 
@@ -128,6 +131,32 @@ static void send_frames(Connection *connection) {
     }
 }
 
+/* Takes over the frame unless it returns 0: the connection has ended. */
+static int queue_frame(Connection *connection, Frame *frame) {
+    int open;
+    pthread_mutex_lock(&connection->leaving);
+    open = connection->channel.fd >= 0;
+    if (open) {
+        *connection->last = frame;
+        connection->last = &frame->next;
+        if (connection->first == frame)
+            send_frames(connection);
+    }
+    pthread_mutex_unlock(&connection->leaving);
+    return open;
+}
+
+/* By the thread that reads. */
+static void tell_that_it_is_cancelled(Connection *connection, int64_t step) {
+    Frame *frame = calloc(1, sizeof *frame);
+    if (frame == NULL)
+        abort();
+    frame->header.label = (Label){step, STEP_IS_CANCELLED};
+    frame->left[0] = (struct iovec){&frame->header, sizeof frame->header};
+    if (!queue_frame(connection, frame))
+        free(frame);
+}
+
 int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
     Connection *connection = use(pair);
     Frame *frame = calloc(1, sizeof *frame);
@@ -144,15 +173,7 @@ int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
     frame->left[0] = (struct iovec){&frame->header, sizeof frame->header};
     frame->left[1] = (struct iovec){tf.data(tensor), tf.bytes(tensor)};
     if (connection != NULL) {
-        pthread_mutex_lock(&connection->leaving);
-        open = connection->channel.fd >= 0;
-        if (open) {
-            *connection->last = frame;
-            connection->last = &frame->next;
-            if (connection->first == frame)
-                send_frames(connection);
-        }
-        pthread_mutex_unlock(&connection->leaving);
+        open = queue_frame(connection, frame);
         end_use(connection);
     }
     if (!open) {
@@ -229,6 +250,10 @@ static int read_frame(Connection *connection) {
         state = read_into(connection, header, sizeof *header);
         if (state != 1)
             return state;
+        if (header->label.key == STEP_IS_CANCELLED) {
+            note_cancelled(header->label.step, 0);
+            return header->bytes == 0 ? 1 : -1;
+        }
         connection->arriving = make_room(&connection->messages, header);
         if (connection->arriving == NULL)
             return -1;
@@ -313,13 +338,26 @@ int open_connection(Channel channel, int accepted, const Pair *pair, int64_t sec
     return opened;
 }
 
-void look_at_connections(void) {
-    Connection *at;
+static Connection *newest(void) {
+    Connection *found;
     pthread_mutex_lock(&list);
-    at = connections;
+    found = connections;
     pthread_mutex_unlock(&list);
-    for (; at != NULL; at = at->next)
+    return found;
+}
+
+void look_at_connections(void) {
+    int64_t step;
+    for (Connection *at = newest(); at != NULL; at = at->next)
         end_messages(&at->messages, 0, "the step was cancelled");
+    while (take_untold(&step))
+        for (Connection *at = newest(); at != NULL; at = at->next)
+            tell_that_it_is_cancelled(at, step);
+}
+
+void end_connections(void) {
+    for (Connection *at = newest(); at != NULL; at = at->next)
+        shut_down(at);
 }
 
 void forget_connections(void) {

@@ -26,8 +26,12 @@ INTERNAL int open_connection(Channel channel, int accepted, const Pair *pair, in
 /* Whether the pair is connected, and the secret is that by which it was. */
 INTERNAL int is_connected(const Pair *pair, int64_t secret);
 
-/* Ten times a second, by the thread that reads: ends what waits in runs that were cancelled. */
+/* Ten times a second, by the thread that reads: ends what waits in runs that were cancelled, and
+ * tells others. */
 INTERNAL void look_at_connections(void);
+
+/* By the thread that reads. */
+INTERNAL void end_connections(void);
 
 /* In the child of a process that has forked. */
 INTERNAL void forget_connections(void);

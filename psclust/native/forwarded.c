@@ -109,6 +109,18 @@ static int ask(int64_t port, int64_t id, Answer *answer) {
     return 0;
 }
 
+int beside_forwarder(void) {
+    struct sockaddr_un address;
+    socklen_t size = named(&address, getenv("PSCLUST_FORWARDER"));
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, size) == 0 && is_own(fd) &&
+        send(fd, "-1 0", 4, MSG_NOSIGNAL) == 4)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 const char *start_forwarded(void) {
     void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
     Answer *answer;

@@ -9,6 +9,10 @@
 /* Whether this task is of an encrypted run. */
 INTERNAL int is_forwarded(void);
 
+/* A connection to the forwarder of this host that ends when it does, not to be waited for; -1:
+ * there is no forwarder now. */
+INTERNAL int beside_forwarder(void);
+
 /* Before what follows. NULL, or why it cannot be. */
 INTERNAL const char *start_forwarded(void);
 

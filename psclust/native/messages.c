@@ -3,6 +3,7 @@
  * so what is held for nobody has a limit, and ends. */
 #define _GNU_SOURCE
 #include "messages.h"
+#include "cancelled.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -136,7 +137,12 @@ int message_has_come(Messages *messages, Label label, TF_Tensor *tensor) {
 
 void await_message(Messages *messages, Label label, Waiter *waiter) {
     int kept;
-    Entry *met = meet(messages, label, NULL, waiter, &kept);
+    Entry *met;
+    if (was_cancelled(label.step)) {
+        waiter->failed(waiter, CANCELLED, "the step was cancelled");
+        return;
+    }
+    met = meet(messages, label, NULL, waiter, &kept);
     if (met != NULL) {
         hold_no_more(met->tensor);
         waiter->come(waiter, met->tensor);
@@ -147,6 +153,16 @@ void await_message(Messages *messages, Label label, Waiter *waiter) {
     }
 }
 
+/* Whether nobody asks for it any more. */
+static int is_over(Entry *entry, int64_t late) {
+    if (entry->tensor != NULL)
+        return entry->since_ms < late;
+    if (!entry->waiter->unwanted(entry->waiter))
+        return was_cancelled(entry->label.step);
+    note_cancelled(entry->label.step, 1);
+    return 1;
+}
+
 void end_messages(Messages *messages, int all, const char *reason) {
     Entry *ended = NULL;
     int64_t late = now_ms() - DROPPED_S * 1000;
@@ -155,8 +171,7 @@ void end_messages(Messages *messages, int all, const char *reason) {
     for (int i = 0; i < BUCKETS; i++)
         for (Entry **at = &messages->entries[i]; *at != NULL;) {
             Entry *entry = *at;
-            if (all || (entry->tensor == NULL ? entry->waiter->unwanted(entry->waiter)
-                                              : entry->since_ms < late)) {
+            if (all || is_over(entry, late)) {
                 *at = entry->next;
                 entry->next = ended;
                 ended = entry;

@@ -35,7 +35,7 @@ INTERNAL int message_has_come(Messages *messages, Label label, TF_Tensor *tensor
 INTERNAL void await_message(Messages *messages, Label label, Waiter *waiter);
 
 /* Fails waiters and drops what has come: all, for a connection that has ended, also waiters to
- * come; or what nobody asks for and waits in runs that were cancelled. */
+ * come; or what nobody asks for, and waits in runs that were cancelled here or by another task. */
 INTERNAL void end_messages(Messages *messages, int all, const char *reason);
 
 /* In the child of a process that has forked. */

@@ -172,6 +172,29 @@ static void look_at_the_door(void) {
     poll_for(EPOLL_CTL_MOD, listener, EPOLLIN, &door);
 }
 
+/* With its forwarder, a task loses the connections that TensorFlow has through it, and a run that
+ * fails before it has begun here may wait here for ever: so it gives up those of the wire, too. */
+static void lose_forwarder(Polled *polled, uint32_t events);
+static Polled watch = {lose_forwarder};
+static int watched = -1;
+
+static void lose_forwarder(Polled *polled, uint32_t events) {
+    (void)polled, (void)events;
+    close(watched);
+    watched = -1;
+    end_connections();
+}
+
+static void look_at_forwarder(void) {
+    if (watched >= 0 || !is_forwarded())
+        return;
+    watched = beside_forwarder();
+    if (watched >= 0 && !poll_for(EPOLL_CTL_ADD, watched, EPOLLIN, &watch)) {
+        close(watched);
+        watched = -1;
+    }
+}
+
 /* A socket that listens on every interface, as TensorFlow's server does; the server shim narrows
  * it to PSCLUST_BIND. port: 0: any. Returns -1 if there is none. */
 static int listening(int family, unsigned port) {
@@ -219,6 +242,7 @@ static void *serve(void *unused) {
             last = now_ms();
             look_at_connections();
             look_at_the_door();
+            look_at_forwarder();
         }
     }
     return NULL;
@@ -233,7 +257,8 @@ static void forget(void) {
     }
     close(listener);
     close(poller);
-    listener = poller = -1;
+    close(watched);
+    listener = poller = watched = -1;
     forget_connections();
     pthread_mutex_init(&starting, NULL);
 }

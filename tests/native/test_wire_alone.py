@@ -25,7 +25,7 @@ SOURCES = [
     Path(__file__).with_name("wire_alone.c"),
     *(
         NATIVE / f"{name}.c"
-        for name in ("wire", "connection", "messages", "channel", "forwarded", "tls")
+        for name in ("wire", "connection", "messages", "cancelled", "channel", "forwarded", "tls")
     ),
 ]
 MOST_HELD_BYTES = 1 << 26
@@ -92,6 +92,12 @@ def test_a_task_that_sends_what_nobody_asks_for_is_cut_off(
     # By then the sender has more on its way, as much as its kernel holds of it.
     assert most <= unasked < most + (20 if size else 100_000)
     assert came == asked == 100
+
+
+def test_what_waits_in_a_run_that_was_cancelled_elsewhere_fails_and_others_are_told(
+    tmp_path: Path,
+) -> None:
+    assert _run(_program(tmp_path, MEMORY), "cancelled") == [1, 4]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
  *     wire_alone threads SECONDS       several tasks send, receive, connect, lose their connections
  *     wire_alone threads SECONDS DOOR LIBRARY
  *                                      the same under TLS, with TensorFlow's library: the forwarder
- *                                      in PSCLUST_FORWARDER, at the port DOOR, has a route for port 1
- *     wire_alone unasked BYTES LABELS  sends values of so many bytes each that nobody asks for
+ *                                      in PSCLUST_FORWARDER, at the port DOOR, has a route for port
+ * 1 wire_alone unasked BYTES LABELS  sends values of so many bytes each that nobody asks for
  *
  * Tensors are those of this file, which ends the program where TensorFlow would end its process. */
 #define _GNU_SOURCE
@@ -378,6 +378,40 @@ static void send_unasked(int64_t size, int64_t labels) {
     printf("%ld unasked, %d asked, %ld came\n", (long)step, asked, came);
 }
 
+static Header told(int fd) {
+    Header header;
+    REQUIRE(recv(fd, &header, sizeof header, MSG_WAITALL) == sizeof header);
+    return header;
+}
+
+/* A run that was cancelled elsewhere, then one that was cancelled here. */
+static void cancel_runs(void) {
+    static const Pair its[] = {{"worker:0", "ps:0"}, {"worker:1", "ps:0"}};
+    static const Pair ours[] = {{"ps:0", "worker:0"}, {"ps:0", "worker:1"}};
+    uint64_t state = 1;
+    Ticket ticket;
+    Header word = {.label = {7, -1}}, value = {.label = {8, 1}, .type = UINT8, .dimensions = 1};
+    int fd[2];
+    REQUIRE(wire_listen(&ticket) == NULL);
+    for (int i = 0; i < 2; i++) {
+        fd[i] = greeted(ticket, &its[i], &state);
+        REQUIRE(fd[i] >= 0);
+        expect(&ours[i], (Label){7, 1}, 0, NULL);
+    }
+    expect(&ours[1], value.label, 0, NULL);
+    REQUIRE(say(fd[0], &word, sizeof word, &state));
+    for (double limit = now() + 60; waiters > 1;)
+        REQUIRE(now() < limit);
+    expect(&ours[1], (Label){7, 2}, 0, NULL); /* too late: it fails at once */
+    REQUIRE(waiters == 1 && failures == 3);
+    expect(&ours[1], (Label){9, 1}, 1, NULL);
+    for (int i = 0; i < 2; i++)
+        REQUIRE(told(fd[i]).label.step == 9);
+    REQUIRE(say(fd[1], &value, sizeof value, &state));
+    wait_until_none(&waiters, "waiters");
+    printf("%ld came, %ld did not\n", came, failures);
+}
+
 /* Tasks, all in this process. */
 
 static Ticket at_work;
@@ -466,6 +500,8 @@ static void run_threads(double seconds) {
 int main(int count, char **arguments) {
     if (count == 4 && strcmp(arguments[1], "frames") == 0)
         send_frames(atoll(arguments[2]), (uint64_t)atoll(arguments[3]));
+    else if (count == 2 && strcmp(arguments[1], "cancelled") == 0)
+        cancel_runs();
     else if (count == 3 && strcmp(arguments[1], "threads") == 0)
         run_threads(atof(arguments[2]));
     else if (count == 5 && strcmp(arguments[1], "threads") == 0 &&
