@@ -10,6 +10,10 @@ import grpc
 
 from psclust.errors import PsclustError
 
+# Characters. gRPC ends a stream whose metadata has more than 16 KiB, and JSON may take six bytes
+# for a character.
+_LONGEST = 2500
+
 
 class Refusal(PsclustError):
     """A PsclustError that a service raised, with its message and exit code."""
@@ -23,7 +27,7 @@ def refuse(context: grpc.ServicerContext, error: PsclustError) -> NoReturn:
     """End the RPC with `error`."""
     context.abort(
         grpc.StatusCode.FAILED_PRECONDITION,
-        json.dumps({"message": str(error), "exit_code": error.exit_code}),
+        json.dumps({"message": str(error)[:_LONGEST], "exit_code": error.exit_code}),
     )
     raise AssertionError
 
