@@ -3,54 +3,99 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from psclust.cli import output
+from psclust.cli.host_options import logged_in
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
+from psclust.errors import PsclustError
 from psclust.launch.change_wait import Made, wait_until_made
-from psclust.launch.live_change import Change, LiveRun, change_run, described, find_live_run
+from psclust.launch.host_agents import start_host_agents
+from psclust.launch.host_change import SAME_HOSTS, HostChange, let_hosts_go, with_hosts
+from psclust.launch.live_change import (
+    Change,
+    LiveRun,
+    change_run,
+    described,
+    find_live_run,
+    request_of,
+)
+from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.plurals import counted_tasks
+from psclust.spec.plurals import counted, counted_tasks
+
+if TYPE_CHECKING:
+    from psclust.control.supervisor_client import SupervisorClient
 
 
 def changed(
     name: str | None,
     run_dir: str | None,
-    wanted: Callable[[LiveRun], ClusterFile],
+    wanted: Callable[[str, ClusterFile], ClusterFile],
     as_json: bool,
+    *,
+    hosts: HostChange = SAME_HOSTS,
     why_alike: Callable[[LiveRun, ClusterFile], str | None] = lambda run, file: None,
 ) -> int:
-    """Give the run the file that is `wanted`, and wait until it has it; the exit code. why_alike:
-    why the file would change nothing, as a clause, if it would not."""
+    """Change `hosts` of the run and its file as `wanted`, a function of its name and that file, and
+    wait until it is as planned then; the exit code. why_alike: why another file would change
+    nothing, as a clause, if it would not."""
     from psclust.control.supervisor_client import SupervisorClient
 
     cluster = find_cluster(name, run_dir, live=True)
     folder = current_run(cluster)
     run = find_live_run(cluster, folder, job_runs().status(folder))
-    file = wanted(run)
+    file = wanted(cluster.name, with_hosts(run, hosts) if hosts else run.file)
     alike = why_alike(run, file)
-    with SupervisorClient(folder) as client:
-        change = change_run(run, file, client) if alike is None else None
-        if change is None:
-            if as_json:
-                output.data(_record(run.plan, None, None))
-            else:
-                there = alike or f"it has {_counts(run.plan)}"
-                output.say(f"{cluster.name}: nothing differs; {there}")
-            return 0
+
+    def say(text: str) -> None:
         if not as_json:
-            output.say(f"{cluster.name}: {described(change)}")
-        made = wait_until_made(client, change, lambda text: output.error(text))
-    if as_json:
-        output.data(_record(change.plan, change, made))
+            output.say(f"{cluster.name}: {text}")
+
+    with SupervisorClient(folder) as client:
+        change = _change(run, file, hosts, client, say) if alike is None else None
+        made = None
+        if change is not None:
+            say(described(change))
+            made = wait_until_made(client, change, output.error)
+        if hosts.removed and (made is None or made.ended is None):
+            let_hosts_go(run, hosts.removed, client)
+            say(f"{', '.join(hosts.removed)} left out")
+    if change is None or made is None:
+        differs = f"no task differs; it has {_counts(run.plan)}"
+        say(differs if hosts else f"nothing differs; {alike or f'it has {_counts(run.plan)}'}")
     elif made.ended is None:
-        output.say(f"{cluster.name}: {_summary(change, made)}")
-    if made.ended is not None:
+        say(_summary(change, made))
+    if as_json:
+        output.data(_record(change.plan if change else run.plan, change, made))
+    if made is not None and made.ended is not None:
         how = "well" if made.ended.ok else f"without success: {made.ended.text}"
         output.error(f"{cluster.name} has ended meanwhile, {how}")
         return 0 if made.ended.ok else 1
     return 0
+
+
+def _change(
+    run: LiveRun,
+    file: ClusterFile,
+    hosts: HostChange,
+    client: SupervisorClient,
+    say: Callable[[str], None],
+) -> Change | None:
+    """Agents whose hosts cannot be used after all do not stay."""
+    joined: Mapping[str, RemoteHost] = {}
+    try:
+        if hosts.added:
+            say(f"logging in to {counted(len(hosts.added), 'host')}")
+            with logged_in(file, hosts.added) as connections:
+                request = request_of(run, file)
+                joined = start_host_agents(request, run.folder, client, connections, say)
+        return change_run(run, file, client, joined)
+    except PsclustError:
+        let_hosts_go(run, [host.name for host in hosts.added], client)
+        raise
 
 
 def _summary(change: Change, made: Made) -> str:

@@ -62,12 +62,14 @@ def start_agents(
     folders: Mapping[str, AgentFolders],
     settings: AgentSettings,
     started: Callable[[AgentAccess], None],
+    traffic: Authority | None = None,
 ) -> dict[str, AgentReply]:
     """Start an agent on every host of `folders`, in parallel; `started` is called with each as soon
-    as it accepts connections. Raises StartError with a line for each failure."""
+    as it accepts connections. traffic: the authority of the run's forwarders; None: a new one.
+    Raises StartError with a line for each failure."""
     authority = Authority(settings.name)
     launcher = authority.launcher()
-    traffic = Authority(f"{settings.name} traffic")
+    traffic = traffic or Authority(f"{settings.name} traffic")
     client = traffic.forwarder("launcher") if settings.encrypt and settings.dials else None
 
     def start(host: str) -> AgentReply:

@@ -1,6 +1,7 @@
 """The certificates of one run: an authority of its own, which signs one certificate for the
 launcher and one for each host's agent. Both sides refuse any other (mutual TLS). Keys stay in
-memory and travel through SSH's standard input; only `network_access` writes one into a file."""
+memory and travel through SSH's standard input, or the socket of the supervisor, which keeps that
+of the forwarders' authority for hosts that join; only `network_access` writes one into a file."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ import datetime
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from psclust.agent.access import Identity, server_name
@@ -27,13 +33,30 @@ class Authority:
     """A certificate authority for one run (ECDSA, P-256)."""
 
     def __init__(self, cluster: str) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key: ec.EllipticCurvePrivateKey = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"psclust {cluster}"[:64])])
         builder = _builder(self._name, self._name, self._key.public_key())
         builder = builder.add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         self._certificate = builder.sign(self._key, hashes.SHA256())
+
+    def to_pem(self) -> str:
+        """Its key and its certificate: whoever has this can be any host of the run."""
+        key = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return (key + self.certificate).decode()
+
+    @classmethod
+    def from_pem(cls, text: str) -> Authority:
+        """Of `to_pem`. Raises ValueError."""
+        found = cls.__new__(cls)
+        key = load_pem_private_key(text.encode(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("not a key of an authority")  # noqa: TRY004 - of text
+        found._key = key
+        found._certificate = x509.load_pem_x509_certificate(text.encode())
+        found._name = found._certificate.subject
+        return found
 
     @property
     def certificate(self) -> bytes:

@@ -48,6 +48,10 @@ class RemoteTransport(Transport):
                 access, self._folder, self._listener, self._suspended
             )
 
+    def take_agents(self, hosts: Iterable[str]) -> dict[str, AgentClient]:
+        """Of these hosts, by name; the caller stops them."""
+        return {host: self._agents.pop(host) for host in hosts if host in self._agents}
+
     def agents(self) -> dict[str, AgentClient]:
         """By host."""
         return dict(self._agents)

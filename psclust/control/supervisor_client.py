@@ -70,6 +70,19 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
         """Run tasks on the hosts of these agents too."""
         self._call("add_agents", [access.to_json() for access in agents])
 
+    def remove_agents(self, hosts: Sequence[str]) -> None:
+        """End the agents on these hosts, where no task is left."""
+        self._call("remove_agents", list(hosts), 2 * _CALL_S)
+
+    def entrust(self, authority: str) -> None:
+        """Keep the authority of the run's forwarders (`Authority.to_pem`)."""
+        self._call("entrust", authority)
+
+    def entrusted(self) -> str | None:
+        """None: the run is not encrypted."""
+        found: str | None = self._call("entrusted")
+        return found
+
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
         """See `AgentClient.listen`."""
         return list(self._call("listen", [host, list(addresses), ports]))

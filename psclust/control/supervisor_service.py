@@ -56,12 +56,16 @@ class SupervisorService:
         self._supervisor = supervisor
         self._transport = transport
         self._detached = detached
+        self._authority: str | None = None
 
     def add_to(self, server: grpc.Server) -> None:
         """Answer from when the server starts."""
         calls: dict[str, tuple[Any, Callable[[Any], str]]] = {
             "detach": (Any, self._detach),
             "add_agents": (tuple[str, ...], self._add_agents),
+            "remove_agents": (tuple[str, ...], self._remove_agents),
+            "entrust": (str, self._entrust),
+            "entrusted": (Any, self._entrusted),
             "listen": (tuple[str, tuple[str, ...], str], self._listen),
             "probe": (tuple[str, ...], self._probe),
             "reserve": (tuple[_Wanted, ...], self._reserve),
@@ -101,7 +105,26 @@ class SupervisorService:
         except ValueError as error:
             raise UsageError(f"an agent cannot be reached like that: {error}.") from None
         self._supervisor.call(lambda: self._transport.add_agents(agents))
+        if self._detached.is_set():
+            self._supervisor.soon(self._extend_leases)
         return _DONE
+
+    def _remove_agents(self, request: Sequence[str]) -> str:
+        busy = {
+            task.host for task in self._supervisor.status().tasks if task.pid is not None
+        } & set(request)
+        if busy:
+            raise UsageError(f"{', '.join(sorted(busy))}: tasks of this run are still there.")
+        agents = self._supervisor.call(lambda: self._transport.take_agents(request))
+        on_all(agents, lambda agent: agent.stop())
+        return _DONE
+
+    def _entrust(self, request: str) -> str:
+        self._authority = request
+        return _DONE
+
+    def _entrusted(self, request: object) -> str:
+        return json.dumps(self._authority)
 
     def _listen(self, request: tuple[str, Sequence[str], str]) -> str:
         host, addresses, ports = request

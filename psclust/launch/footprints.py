@@ -42,7 +42,8 @@ def record_footprints(
     facts: Mapping[str, HostFacts],
     folders: Mapping[str, str],
 ) -> None:
-    """`run`: its name on the hosts; `folders`: its own on each of them. Call with the lock held."""
+    """`run`: its name on the hosts; `folders`: its own on each of them, which are added to those it
+    has. For its launcher, or one that changes it while it is live."""
     footprints = {
         host.name: {
             "reach_by": file.reach_by,
@@ -52,8 +53,10 @@ def record_footprints(
             "folder": folders[host.name],
         }
         for host in file.hosts
+        if host.name in folders
     }
-    write_footprints(cluster, {**recorded_footprints(cluster), run: footprints})
+    recorded = recorded_footprints(cluster)
+    write_footprints(cluster, {**recorded, run: {**recorded.get(run, {}), **footprints}})
 
 
 def recorded_footprints(cluster: ClusterFolder) -> dict[str, Mapping[str, Footprint]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from psclust.plan.build_plan import RemoteHost
 from psclust.plan.encryption import is_encrypted, open_because
 from psclust.plan.task_environment import library_environment, passed
 from psclust.reach.ways import has_standing_agents, host_maker, may_be_here, tunnels_via
-from psclust.rundir.agents_file import LiveAgents, write_agents
+from psclust.rundir.agents_file import LiveAgents, read_agents, write_agents
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
@@ -31,7 +32,8 @@ from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
     from psclust.agent.process import AgentReply
-    from psclust.control.bootstrap import AgentFolders
+    from psclust.control.bootstrap import AgentFolders, AgentSettings
+    from psclust.control.certificates import Authority
     from psclust.control.supervisor_client import SupervisorClient
     from psclust.reach.connections import Connections
     from psclust.reach.python.host_facts import HostFacts
@@ -65,11 +67,10 @@ def start_host_agents(
     connections: Connections,
     say: Callable[[str], None],
 ) -> dict[str, RemoteHost]:
-    """Start an agent on every host and connect the supervisor to it; returns what the plan needs to
-    know about each host. `say` gets lines for the user. Raises StartError with all failures
-    together."""
+    """Start an agent on every host of `connections` and connect the supervisor to it; returns what
+    the plan needs to know about each of these hosts. `say` gets lines for the user. Raises
+    StartError with all failures together."""
     from psclust.control.bootstrap import (
-        AgentSettings,
         common_addresses,
         remote_hosts,
         start_agents,
@@ -77,7 +78,7 @@ def start_host_agents(
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
 
-    file, hosts = request.file, connections.hosts
+    file = request.file
     if file.encrypt is None and (reason := open_because(file, request.layout)):
         say(f"what tasks send each other is not encrypted: {reason}")
     with HostPythons(connections, candidates(file.python)) as pythons:
@@ -91,32 +92,61 @@ def start_host_agents(
         if host_maker(file.reach_by) is None:
             # Before anything is left there.
             record_footprints(request.cluster, run, file, facts, folders)
-            write_agents(folder, _agents_of(file))
+            _record_agents(folder, file)
         agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
-        settings = AgentSettings(
-            name=request.cluster.name,
-            lease_s=file.deadlines.lease,
-            grace_s=file.deadlines.stop,
-            interface=file.interface,
-            environ=_passed(file),
-            warm=_loads(request),
-            addresses={
-                host: address
-                for host in agent_folders
-                if (address := own.get(host) or connections.address_of(host))
-            },
-            ports=file.ports if is_range(file.ports) else "auto",
-            via=tunnels_via(file, hosts),
-            standing=has_standing_agents(file.reach_by),
-            encrypt=is_encrypted(file, request.layout),
-            dials=file.program is None and not any(job.command for job in file.jobs.values()),
-        )
+        settings = _settings(request, connections, agent_folders, own)
         replies = start_agents(
-            pythons, agent_folders, settings, lambda access: client.add_agents([access])
+            pythons,
+            agent_folders,
+            settings,
+            lambda access: client.add_agents([access]),
+            _traffic(request, client) if settings.encrypt else None,
         )
         addresses = common_addresses(client, replies, settings)
     _say_slow_tls(replies, say)
     return remote_hosts(replies, agent_folders, addresses)
+
+
+def _settings(
+    request: UpRequest,
+    connections: Connections,
+    hosts: Iterable[str],
+    own: Mapping[str, str],
+) -> AgentSettings:
+    """own: addresses that hosts give themselves."""
+    from psclust.control.bootstrap import AgentSettings
+
+    file = request.file
+    return AgentSettings(
+        name=request.cluster.name,
+        lease_s=file.deadlines.lease,
+        grace_s=file.deadlines.stop,
+        interface=file.interface,
+        environ=_passed(file),
+        warm=_loads(request),
+        addresses={
+            host: address
+            for host in hosts
+            if (address := own.get(host) or connections.address_of(host))
+        },
+        ports=file.ports if is_range(file.ports) else "auto",
+        via=tunnels_via(file, connections.hosts),
+        standing=has_standing_agents(file.reach_by),
+        encrypt=is_encrypted(file, request.layout),
+        dials=file.program is None and not any(job.command for job in file.jobs.values()),
+    )
+
+
+def _traffic(request: UpRequest, client: SupervisorClient) -> Authority:
+    """The authority of the run's forwarders, which its supervisor keeps for hosts that join."""
+    from psclust.control.certificates import Authority
+
+    kept = client.entrusted()
+    if kept is not None:
+        return Authority.from_pem(kept)
+    authority = Authority(f"{request.cluster.name} traffic")
+    client.entrust(authority.to_pem())
+    return authority
 
 
 def _say_slow_tls(replies: Mapping[str, AgentReply], say: Callable[[str], None]) -> None:
@@ -126,6 +156,12 @@ def _say_slow_tls(replies: Mapping[str, AgentReply], say: Callable[[str], None])
             f"{', '.join(slow)}: TLS by {PYTHON}, which takes three times the CPU: psclust was "
             "installed without a C compiler, or there is no TensorFlow"
         )
+
+
+def _record_agents(folder: RunFolder, file: ClusterFile) -> None:
+    """Of a run that is live already, beside those that it has."""
+    earlier, agents = read_agents(folder), _agents_of(file)
+    write_agents(folder, replace(earlier, hosts=agents.hosts) if earlier else agents)
 
 
 def _agents_of(file: ClusterFile) -> LiveAgents:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from psclust.errors import UsageError
@@ -12,6 +13,7 @@ from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.live_run import refuse_another_version
 from psclust.launch.start_run import plan_run, record_plan_inputs
 from psclust.launch.up_request import UpRequest
+from psclust.plan.build_plan import RemoteHost, Run, first_tasks
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan
@@ -131,10 +133,10 @@ def with_counts(file: ClusterFile, counts: Mapping[str, int], *, name: str) -> C
         for job, keys in file.jobs.items()
     }
     scaled = file.model_copy(update={"jobs": jobs})
-    flags: dict[KeyPath, str] = {
+    words: dict[KeyPath, str] = {
         ("jobs", job, "count"): f"{job}={count}" for job, count in counts.items()
     }
-    mistakes = Mistakes(Origins(None, {}, flags), [])
+    mistakes = Mistakes(Origins(None, {}, words), [])
     mistakes.add_founded(check(scaled))
     mistakes.refuse()
     return scaled
@@ -148,25 +150,38 @@ def with_policy(file: ClusterFile, policy: str) -> ClusterFile:
 def request_of(run: LiveRun, file: ClusterFile) -> UpRequest:
     """Of the run, with another file."""
     inputs, launcher = run.inputs, run.inputs.launcher
+    layout = lay_out(file, run.plan.lost, run.plan.hosts)
+    here = Run(run.folder.id, str(run.folder.path), inputs.job_restarts)
     return UpRequest(
         file,
-        lay_out(file, run.plan.lost, run.plan.hosts),
+        layout,
         launcher,
         run.cluster,
         inputs.scripts,
         Origin.read(run.folder) or Origin.of(None, launcher.cwd),
-        {},
+        first_tasks(file, layout, launcher, here, inputs.scripts),
         inputs.job_restarts,
     )
 
 
-def change_run(run: LiveRun, file: ClusterFile, client: SupervisorClient) -> Change | None:
-    """Have the supervisor take over the plan of the run with this file; None if nothing differs.
-    Raises UsageError, StartError, NoRunError."""
+def change_run(
+    run: LiveRun,
+    file: ClusterFile,
+    client: SupervisorClient,
+    joined: Mapping[str, RemoteHost] = MappingProxyType({}),
+) -> Change | None:
+    """Have the supervisor take over the plan of the run with this file; None if no task differs.
+    joined: hosts that have an agent since just now. Raises UsageError, StartError, NoRunError."""
     request = request_of(run, file)
-    plan = plan_run(request, run.folder, client, run.inputs.remote_hosts, run.plan)
+    names = {host.name for host in file.hosts}
+    known = {**run.inputs.remote_hosts, **joined}
+    remote_hosts = {host: known[host] for host in known if host in names}
+    plan = plan_run(request, run.folder, client, remote_hosts, run.plan)
     changes = compare(run.plan, plan)
     if not changes:
+        if remote_hosts.keys() != run.inputs.remote_hosts.keys():
+            record_plan_inputs(request, run.folder, remote_hosts)
+            record_cluster(request, run.folder)
         return None
     saves = must_save(plan, changes)
     programs = {str(entry.task) for entry in run.plan.tasks if entry.role == "program"}
@@ -177,7 +192,7 @@ def change_run(run: LiveRun, file: ClusterFile, client: SupervisorClient) -> Cha
     ]
     attempts = {task.task: task.attempt for task in run.status.tasks}
     status = client.apply(plan, save=saves)
-    record_plan_inputs(request, run.folder, run.inputs.remote_hosts)
+    record_plan_inputs(request, run.folder, remote_hosts)
     record_cluster(request, run.folder)
     return Change(plan, changes, saves, attempts, max(steps, default=0), status.notes)
 

@@ -109,8 +109,9 @@ def _refuse_other_hosts(request: UpRequest, remote_hosts: Mapping[str, RemoteHos
     if missing:
         name, there = request.cluster.name, ", ".join(remote_hosts) or "this machine alone"
         raise UsageError(
-            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps "
-            f"its hosts. End it first (psclust down {name}), or give this one another --name."
+            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}. Hosts join a live run "
+            f"by psclust scale -H +HOST; or end it first (psclust down {name}), or give this one "
+            "another --name."
         )
 
 

@@ -326,6 +326,9 @@ def _environment(
 
 def _admitted(request: _Request, task: Task) -> tuple[str, ...]:
     file, layout = request.file, request.layout
+    if any(host.forwarder for host in request.remote_hosts.values()):
+        # Forwarders connect from 127.0.0.1, so that hosts may join a run while it is live.
+        return tuple(file.admit)
     addresses = {
         name: (host.address, *host.environment.addresses)
         for name, host in request.remote_hosts.items()

@@ -55,6 +55,9 @@ ACCESS = {
 NOBODY = 1 << 23  # no process has this id
 RIGHT: dict[str, Any] = {
     "add_agents": [json.dumps(ACCESS)],
+    "remove_agents": ["host-1"],
+    "entrust": "PEM",
+    "entrusted": None,
     "listen": ["host-1", ["127.0.0.1"], "auto"],
     "probe": ["127.0.0.1:1"],
     "reserve": [[["worker", 0], "127.0.0.1", "auto", "host-1", None]],

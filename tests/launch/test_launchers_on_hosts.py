@@ -43,6 +43,6 @@ def test_a_live_run_keeps_its_hosts(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, jobs={"worker": 2})
     far.done("up", "-d", "-H", "h1,h2")
     said = far.fails(2, "up", "-H", "h1,h3")
-    assert "hosts: h3: bed is up, on h1, h2, and a live run keeps its hosts" in said
+    assert "hosts: h3: bed is up, on h1, h2. Hosts join a live run by psclust scale" in said
     far.done("up", "-H", "h1,h2")
     far.done("down")

@@ -60,3 +60,41 @@ def test_a_training_on_hosts_goes_on_with_other_counts(far: CommandBed, hosts: H
     assert "the training paused for" in said
     assert "resumed at step" in far.log("worker:0", 2)
     far.done("down")
+
+
+@pytest.mark.parametrize("keys", ["", "encrypt: false\n"])
+def test_a_host_joins_with_workers_and_another_one_leaves(
+    far: CommandBed, hosts: HostBed, keys: str
+) -> None:
+    elastic(far, "h1:2,h2:1", keys)
+    before = there(far)
+    said = far.done("scale", "worker=4", "-H", "+h3:2")
+    after = there(far)
+    assert sorted(task.host for task in after.values()) == ["h1", "h1", "h2", "h3", "h3"]
+    stays = {task: after[task].pid == before[task].pid for task in before}
+    # In the open, servers admit the addresses that they know from their start.
+    assert set(stays.values()) == {not keys}
+    assert ("nobody else stops" in said) is (not keys)
+    assert "worker=5: 5 workers and 1 ps need 6 slots" in far.fails(2, "scale", "worker=5")
+    assert "-H -h9: is no host of bed; it has h1, h2, h3." in far.fails(2, "scale", "-H", "-h9")
+    assert "-H +h3: is a host of bed already." in far.fails(2, "scale", "-H", "+h3")
+    assert "-H h4: write -H +h4 to add hosts" in far.fails(2, "scale", "-H", "h4")
+    said = far.done("scale", "worker=2", "-H", "-h3")
+    assert "bed: h3 left out" in said
+    assert {task.host for task in there(far).values()} == {"h1", "h2"}
+    wait_until(lambda: not hosts[2].programs(), what="the end of the agent on h3")
+    far.write("finish", "")
+    assert far.wait_for_end().ok
+
+
+def test_a_host_that_joins_as_a_spare_changes_no_task(far: CommandBed, hosts: HostBed) -> None:
+    elastic(far, "h1:2,h2:1")
+    before = {task: entry.pid for task, entry in there(far).items()}
+    assert "no task differs; it has 1 ps and 2 workers" in far.done("scale", "-H", "+h3:1")
+    assert {task: entry.pid for task, entry in there(far).items()} == before
+    assert "nobody else stops" in far.done("scale", "worker=3")
+    assert there(far)["worker:2"].host == "h3"
+    said = far.fails(3, "scale", "worker=4", "-H", "+nowhere:1")
+    assert "nowhere" in said
+    assert {task: there(far)[task].pid for task in before} == before
+    far.done("down")

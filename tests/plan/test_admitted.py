@@ -61,3 +61,14 @@ def test_spare_hosts_may_too_and_lost_ones_may_not() -> None:
 def test_bare_servers_are_driven_from_where_they_were_started() -> None:
     assert {told.split(",")[-1] for told in _admit(_plan()).values()} == {"10.0.0.9"}
     assert not any("10.0.0.9" in told for told in _admit(_plan(program="train.py")).values())
+
+
+def test_in_an_encrypted_run_nobody_may_by_address_so_that_hosts_may_join() -> None:
+    hosts = [Host(name, slots=2) for name in "ab"]
+    file = ClusterFile.model_validate({"name": "t", "hosts": hosts}, strict=False)
+    remote = {
+        host.name: RemoteHost(LAUNCHER, "/r", "127.0.0.1", f"{host.name}:7000") for host in hosts
+    }
+    here = replace(LAUNCHER, addresses=("10.0.0.9",))
+    made = build_plan(file, lay_out(file), here, Run("r1", "/r"), {}, remote_hosts=remote)
+    assert set(_admit(made).values()) == {""}

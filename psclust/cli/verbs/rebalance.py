@@ -32,4 +32,6 @@ def command(name: str | None, policy: str, as_json: bool, run_dir: str | None) -
 
     if policy not in POLICIES:
         raise UsageError(f"--placement {policy}: the policies are {', '.join(POLICIES)}.")
-    return changed(name, run_dir, lambda run: with_policy(run.file, policy), as_json, why_alike)
+    return changed(
+        name, run_dir, lambda name, file: with_policy(file, policy), as_json, why_alike=why_alike
+    )

@@ -15,18 +15,28 @@ from psclust.errors import UsageError
 @click.argument(
     "words",
     nargs=-1,
-    required=True,
-    metavar="[NAME] JOB=COUNT...",
+    metavar="[NAME] [JOB=COUNT...]",
     shell_complete=names_and_counts,
+)
+@click.option(
+    "-H",
+    "--hosts",
+    multiple=True,
+    metavar="+HOSTS|-HOSTS",
+    help="Hosts that join the run (+e,f:2), or leave it (-e), whose tasks then run on others.",
 )
 @json_option
 @run_dir_option
-def command(words: tuple[str, ...], as_json: bool, run_dir: str | None) -> int:
-    """Give a live run of a psclust program other numbers of ps and workers. Returns when they run.
+def command(
+    words: tuple[str, ...], hosts: tuple[str, ...], as_json: bool, run_dir: str | None
+) -> int:
+    """Give a live run of a psclust program other numbers of ps and workers, or other hosts. Returns
+    when they run.
 
     \b
     psclust scale worker=8
     psclust scale mnist worker=8 ps=4
+    psclust scale worker=12 -H +e,f:4
 
     Workers of a run with `input: handed_out` join and leave while it trains: asynchronous
     between-graph workers beside the others; synchronous ones and in-graph clients end their step
@@ -35,11 +45,19 @@ def command(words: tuple[str, ...], as_json: bool, run_dir: str | None) -> int:
     """
     # Loads the reader of cluster files and the planner.
     from psclust.cli.changing import changed
+    from psclust.launch.host_change import parse_host_change
     from psclust.launch.live_change import with_counts
 
     name, counts = _parse(words)
+    host_change = parse_host_change(hosts)
+    if not counts and not host_change:
+        raise UsageError("say how many tasks, for example worker=8.")
     return changed(
-        name, run_dir, lambda run: with_counts(run.file, counts, name=run.cluster.name), as_json
+        name,
+        run_dir,
+        lambda name, file: with_counts(file, counts, name=name),
+        as_json,
+        hosts=host_change,
     )
 
 
@@ -59,6 +77,4 @@ def _parse(words: Sequence[str]) -> tuple[str | None, dict[str, int]]:
             raise UsageError(f"{word}: found no number of tasks; write it as worker=8.")
         if counts.setdefault(job, int(count)) != int(count):
             raise UsageError(f"{word}: contradicts {job}={counts[job]}; give one of the two.")
-    if not counts:
-        raise UsageError("say how many tasks, for example worker=8.")
     return next(iter(names), None), counts
