@@ -21,6 +21,7 @@ from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import QUEUED, RunStatus
 from psclust.spec.checks import check
+from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import MOST_TASKS
 from psclust.spec.jobs import PS, WORKER
@@ -199,21 +200,20 @@ def change_run(
 
 def described(change: Change) -> str:
     """What follows, as a sentence without its end."""
-    joining, leaving = map(_listed, (change.changes.added, change.changes.removed))
-    again = _listed(tuple(change.changes.changed))
     if change.saves:
         return "all tasks start again from a checkpoint of now"
-    parts = []
-    if again:
-        parts.append(
-            f"{again} end their step and start again" if change.pauses else f"{again} start again"
-        )
-    if joining:
-        parts.append(f"{joining} {'joins' if len(change.changes.added) == 1 else 'join'}")
-    if leaving:
-        parts.append(f"{leaving} {'leaves' if len(change.changes.removed) == 1 else 'leave'}")
-    return "; ".join([*parts, *([] if again else ["nobody else stops"])])
+    changes = change.changes
+    again = ("ends its step and starts again", "end their step and start again")
+    if not change.pauses:
+        again = ("starts again", "start again")
+    parts = [
+        _clause(tuple(changes.changed), *again),
+        _clause(changes.added, "joins", "join"),
+        _clause(changes.removed, "leaves", "leave"),
+        None if changes.changed else "nobody else stops",
+    ]
+    return "; ".join(filter(None, parts))
 
 
-def _listed(tasks: tuple[object, ...]) -> str:
-    return ", ".join(map(str, tasks))
+def _clause(tasks: tuple[Task, ...], one: str, several: str) -> str | None:
+    return f"{', '.join(map(str, tasks))} {one if len(tasks) == 1 else several}" if tasks else None

@@ -16,6 +16,26 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 hosts = hosts_of_file(3)
 
+PARTS = """
+import psclust
+import tensorflow.compat.v1 as tf
+
+def model(features):
+    weight = tf.get_variable("weight", [])
+    return psclust.EstimatorSpec("train", loss=tf.reduce_mean((weight * features - features) ** 2))
+
+def data(part, params):
+    return tf.data.Dataset.range(part[0], part[1]).map(lambda n: tf.cast(n, tf.float32)).batch(10)
+
+program = psclust.Program(
+    model,
+    data,
+    lambda: tf.train.GradientDescentOptimizer(1e-9),
+    data_parts=psclust.ranges(100_000, 1_000),
+    config=psclust.TrainConfig(epochs=1000),
+)
+"""
+
 
 def elastic(far: CommandBed, listed: str, keys: str = "") -> None:
     far.write(
@@ -97,4 +117,24 @@ def test_a_host_that_joins_as_a_spare_changes_no_task(far: CommandBed, hosts: Ho
     said = far.fails(3, "scale", "worker=4", "-H", "+nowhere:1")
     assert "nowhere" in said
     assert {task: there(far)[task].pid for task in before} == before
+    far.done("down")
+
+
+@pytest.mark.parametrize("update", ["--async", "--sync"])
+def test_workers_of_a_host_that_joins_train_with_the_others(
+    far: CommandBed, hosts: HostBed, update: str
+) -> None:
+    far.write("parts.py", PARTS)
+    how = typed(f"--input handed_out {update} --workers 1 parts:program")
+    far.done("up", "-d", "-H", "h1:1,h2:1", *how, "--model-dir", f"{far.folder}/model")
+    wait_until(lambda: "step " in far.log("worker:0"), what="a step")
+    ps = there(far)["ps:0"].pid
+    said = far.done("scale", "worker=2", "-H", "+h3:1")
+    assert "worker:1 joins" in said
+    assert there(far)["worker:1"].host == "h3"
+    wait_until(lambda: "step " in far.log("worker:1"), what="a step of the new worker")
+    said = far.done("scale", "worker=1", "-H", "-h3")
+    assert "worker:1 leaves" in said
+    assert "worker:1 leaves at step" in far.log("worker:1")
+    assert there(far)["ps:0"].pid == ps
     far.done("down")
