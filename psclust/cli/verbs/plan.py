@@ -27,7 +27,7 @@ from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
 from psclust.placement.link_speed import LinkSpeed
 from psclust.plan.cluster_layout import lay_out
-from psclust.plan.diff import Changes, compare
+from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.reach.ways import host_maker
@@ -198,7 +198,8 @@ def _show_changes(plan: Plan, changes: Changes | None) -> None:
         output.say(line)
     output.say(
         f"{plan.name} is up; `up` would "
-        + ("make these changes." if changes else "change nothing.")
+        + ("make these changes" if changes else "change nothing")
+        + (", and start all tasks again from a checkpoint." if must_save(plan, changes) else ".")
     )
 
 
