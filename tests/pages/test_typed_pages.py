@@ -62,6 +62,8 @@ def typed(page: str) -> list[str]:
         command
         for command in in_text
         if not re.search(r" (TASK|NAME)$|psclust task|psclust\.train$", command)
+        # Those for a live run of such a kind are typed in tests/launch/test_scale.py.
+        and not re.match(r"psclust (scale|rebalance) (worker|ps|-)", command)
     ]
     # Those for pods are typed in tests/pods, where there is a Kubernetes cluster.
     return [command for command in dict.fromkeys(found) if "--kubernetes" not in command]
@@ -90,6 +92,10 @@ def reader(bed: CommandBed, hosts: HostBed) -> Iterator[CommandBed]:
     )
     for name in ("house", "module", "mytraining"):
         bed.write(f"{name}.py", house.python)
+    growing = next(
+        piece for piece in blocks("docs/elastic.md") if piece.text.startswith("# growing.py")
+    )
+    bed.write("growing.py", growing.python)
     bed.write("cluster.yaml", block("docs/kubernetes.md", "name: mnist"))
     bed.write("any-command", "#!/bin/sh\necho $1\n").chmod(0o755)
     yield bed
@@ -122,7 +128,7 @@ def type_in(reader: CommandBed, command: str) -> None:
     if words[1] == "up" and not program and "-d" not in words:
         serve(reader, command, words[1:])
         return
-    if words[1] in _OF_A_RUN and words[2:] and all(word.startswith("-") for word in words[2:]):
+    if words[1] in _OF_A_RUN and all(word.startswith("-") for word in words[2:]):
         reader.done("up", "-d", "-H", "a,b", "--ps", "1", "--workers", "1")
     reader.fails(0, *words[1:])
 
