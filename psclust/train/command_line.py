@@ -70,7 +70,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
                 _model_dir(options, context, scratch),
                 _reporter(options, context),
             )
-            job.end_request.listen(elastic=context.elastic)
+            job.end_request.listen()
+            if context.elastic:
+                job.end_request.listen_to_leave(str(context.task), in_step=context.in_step)
             run(job)
             if (
                 context.is_chief

@@ -71,7 +71,12 @@ def train_in_graph(job: Job) -> None:
             client = _client(job, layout)
             attempt()
 
-    recover(attempt, job.context, lambda: job.reporter.steps)
+    recover(
+        attempt,
+        job.context,
+        lambda: job.reporter.steps,
+        is_to_leave=lambda: job.end_request.leaving,
+    )
 
 
 def _client(job: Job, layout: DeviceLayout) -> _Client:
@@ -153,7 +158,7 @@ def _train(client: _Client, session: Session) -> None:
     client.hooks.start(session)
     client.saver.start(int(step))
     job.reporter.phase("train", int(step))
-    if not job.enough(step):
+    if not job.enough(step) and not job.end_request.leaving:
         if len(client.built.steps) == 1:
             for made in _steps(client, session, first, 0):
                 client.saver.maybe(session, made)

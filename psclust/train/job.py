@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,33 +11,10 @@ import tensorflow as tf
 
 from psclust.replication.tf_types import Graph
 from psclust.train.definition import Definition
+from psclust.train.end_request import EndRequest
 from psclust.train.program_options import Options
 from psclust.train.reporter import Reporter
 from psclust.train.task_context import TaskContext
-
-
-class EndRequest:
-    """SIGUSR1 ends a training at its next step, with a checkpoint, as a hook's request to stop
-    does. It comes when `psclust up` gets it, for example from a batch system before the time of an
-    allocation is over. SIGUSR2 has this process leave after its step, while the variables live on
-    in the ps: the run gets another number of workers. received, leaving: whether one has come
-    since `listen`."""
-
-    def __init__(self) -> None:
-        self.received = False
-        self.leaving = False
-
-    def listen(self, *, elastic: bool = False) -> None:
-        """Main thread only. elastic: also for SIGUSR2."""
-        signal.signal(signal.SIGUSR1, self._note)
-        if elastic:
-            signal.signal(signal.SIGUSR2, self._note)
-
-    def _note(self, number: int, frame: object) -> None:
-        if number == signal.SIGUSR2:
-            self.leaving = True
-        else:
-            self.received = True
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,12 @@ class PartFeeder:
         self._begin = tf.group(*[data.initializer for data in inputs])
         self._slot = slot
         self._claims: _Claims | None = None
+        self._began = False
+
+    @property
+    def began(self) -> bool:
+        """Whether this process may hold parts."""
+        return self._began
 
     def start(self, session: Session) -> None:
         """Begins the inputs with the parts that this replica holds, each after its last batch that
@@ -58,7 +64,7 @@ class PartFeeder:
         claims = self._claims
         if claims is None or claims.session is not session:
             self.end()
-            me = secrets.randbits(62) + 1
+            me, self._began = secrets.randbits(62) + 1, True
             session.run(self._ops.join, {self._ops.slot: self._slot, self._ops.me: me})
             claims = self._claims = _Claims(session, me, len(self._upcoming))
         claims.pause()
@@ -128,6 +134,10 @@ class PartFeeder:
             self._ops.sweep, {self._ops.slot: self._slot, self._ops.patience: SILENT_S}
         )
         return [int(slot) for slot in gone]
+
+    def vacate(self, session: Session, replicas: int) -> None:
+        """Frees what is held by processes of replicas that a run of so many `replicas` lacks."""
+        session.run(self._ops.vacate, {self._ops.slot: replicas})
 
     def free_all(self, session: Session) -> None:
         """Whatever anybody holds: for a client that is the only one there is."""

@@ -175,11 +175,13 @@ def recover(
     context: TaskContext,
     steps_done: Callable[[], int],
     *,
+    is_to_leave: Callable[[], bool] = lambda: False,
     pause_s: float = 0.025,
     patience_s: float = 30.0,
 ) -> None:
     """Runs `attempt` until it returns, again each time it loses a server. Waits first until all
-    peers answer: a session would wait for ever for a missing one.
+    peers answer: a session would wait for ever for a missing one. Returns as well when it
+    `is_to_leave` and has no session.
 
     Pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure
     without a step in between, up to five seconds. The first are short: TensorFlow dials a server
@@ -188,7 +190,9 @@ def recover(
     """
     failures, since = 0, time.monotonic()
     while True:
-        wait_for_peers(context, _PEER_DEADLINE_S)
+        wait_for_peers(context, _PEER_DEADLINE_S, is_to_leave)
+        if is_to_leave():
+            return
         before = steps_done()
         try:
             attempt()
@@ -206,9 +210,11 @@ def recover(
         time.sleep(min(pause_s * 2**failures, _MAX_PAUSE_S))
 
 
-def wait_for_peers(context: TaskContext, deadline_s: float) -> None:
-    """Returns when every peer accepts connections; raises PsclustError with the names of the others
-    after `deadline_s` seconds."""
+def wait_for_peers(
+    context: TaskContext, deadline_s: float, given_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Returns when every peer accepts connections, or when it is `given_up`; raises PsclustError
+    with the names of the others after `deadline_s` seconds."""
     end = time.monotonic() + deadline_s
     while silent := [task for task in context.peers if not answers(context.address(task))]:
         if time.monotonic() > end:
@@ -217,6 +223,8 @@ def wait_for_peers(context: TaskContext, deadline_s: float) -> None:
                 f"{context.task}: no answer for {deadline_s:.0f} s from {names}; "
                 "see why it ended with `psclust logs`"
             )
+        if given_up():
+            return
         time.sleep(_POLL_S)
 
 

@@ -97,6 +97,11 @@ class TaskContext:
         return self.task is not None and self.task.job == EVALUATOR
 
     @property
+    def in_step(self) -> bool:
+        """Whether this process makes its steps together with others."""
+        return self.sync and self.task is not None and self.replication == BETWEEN_GRAPH
+
+    @property
     def layout(self) -> DeviceLayout:
         if self.task is None or self.cluster is None:
             return replace(LOCAL, workers=self.devices)

@@ -109,6 +109,15 @@ def test_who_leaves_and_who_is_silent_give_back_what_they_hold(hand: Hand) -> No
     assert hand.values("holders") == [10, 0, 0, 0]
 
 
+def test_places_that_a_smaller_run_lacks_give_back_what_they_hold(hand: Hand) -> None:
+    for slot in (0, 1, 2, 4095):
+        hand.run("join", slot=slot, me=10 + slot)
+        hand.claim(10 + slot)
+    hand.run("vacate", slot=2)
+    assert hand.values("holders") == [10, 11, 0, 0]
+    assert not hand.run("beat", slot=2, me=12)
+
+
 @pytest.mark.parametrize("hand", [{"shuffled": True, "epochs": 2, "seed": 5}], indirect=True)
 def test_the_order_is_another_in_every_epoch(hand: Hand) -> None:
     orders = []

@@ -68,7 +68,7 @@ def test_a_lost_ps_takes_the_parts_back_to_the_checkpoint(processes: Start) -> N
 
 
 def test_workers_come_and_go_while_the_others_train(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, examples=1500, workers_at_first=1)
+    training = _start(processes, "between-graph", False, examples=6000, workers_at_first=1)
     training.reach("worker:0", 10)
     training.workers = 3
     for worker in ("worker:1", "worker:2"):
@@ -83,24 +83,36 @@ def test_workers_come_and_go_while_the_others_train(processes: Start) -> None:
     assert "restored" not in training.log("worker:0")
 
 
-@pytest.mark.parametrize(
-    ("replication", "examples", "pause"), [("between-graph", 900, 0.02), ("in-graph", 9000, 0)]
-)
-def test_all_leave_together_and_more_go_on_with_the_live_variables(
-    processes: Start, replication: str, examples: int, pause: float
+@pytest.mark.parametrize("replication", ["between-graph", "in-graph"])
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_all_leave_together_and_others_go_on_with_the_live_variables(
+    processes: Start, replication: str, before: int, after: int
 ) -> None:
-    training = _start(
-        processes, replication, True, workers_at_first=2, examples=examples, pause=pause
-    )
+    training = _start(processes, replication, True, workers_at_first=before)
     clients = list(training.clients)
     training.reach(clients[0], 15)
     for client in clients:
         training.signal(client, signal.SIGUSR2)
     assert training.end() == dict.fromkeys(clients, 0)
-    training.workers = 3
+    training.clients.clear()
+    training.workers = after
     training.start_all()
     assert _counts(training) == {1}
     assert "restored" not in training.log(clients[0])
+
+
+def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(processes: Start) -> None:
+    training = _start(processes, "between-graph", True, workers_at_first=2)
+    training.reach("worker:0", 15)
+    training.kill("worker:1")
+    training.signal("worker:0", signal.SIGUSR2)
+    wait_until(lambda: training.clients["worker:0"].exitcode == 0, what="the end of worker:0")
+    assert "leaves in the middle of a step that another does not end" in training.log("worker:0")
+    training.clients.clear()
+    training.workers = 1
+    training.start("worker:0")
+    assert _counts(training) == {1}
+    assert "restored" not in training.log("worker:0")
 
 
 def test_a_part_of_the_dead_is_left_as_it_is_where_none_may_be_used_twice(

@@ -95,7 +95,8 @@ class DispenserOps:
     behind, and how many batches of each are used; bool scalar, whether others still have to finish
     some). finish: `parts` of `me` have been read to their end. join: `me` takes the place `slot`;
     leave: gives it up. beat: bool scalar, whether `me` still has the place. sweep: int64 [any], the
-    places of processes that were not heard of for `patience`, now empty.
+    places of processes that were not heard of for `patience`, now empty. vacate: empties the places
+    from `slot` on.
     begun: bool scalar, whether any batch has been used.
     """
 
@@ -110,6 +111,7 @@ class DispenserOps:
     leave: Operation
     beat: Tensor
     sweep: Tensor
+    vacate: Operation
     begun: Tensor
 
 
@@ -135,6 +137,7 @@ def dispenser_ops(dispenser: Dispenser, client: str) -> DispenserOps:
             "leave": run(lambda: locked.leave(slot, me)),
             "beat": run(lambda: locked.beat(slot, me)),
             "sweep": run(lambda: locked.sweep(slot, patience)),
+            "vacate": run(lambda: locked.vacate(slot)),
         }
         begun = tf.reduce_any(dispenser.batches.read_value() + dispenser.epochs.read_value() > 0)
     return DispenserOps(slot, me, most, parts, patience, begun=begun, **ops)
@@ -210,11 +213,20 @@ class _Locked:
         )
         places = tf.reshape(tf.where(silent), [-1])
         places = tf.boolean_mask(places, tf.not_equal(places, tf.cast(own, tf.int64)))
-        gone = tf.gather(claimants, places)
+        with tf.control_dependencies([self._empty(places)]):
+            return tf.identity(places)
+
+    def vacate(self, first: Tensor) -> Operation:
+        return self._empty(tf.range(tf.cast(first, tf.int64), SLOTS, dtype=tf.int64))
+
+    def _empty(self, places: Tensor) -> Operation:
+        """Frees what the processes in these places hold."""
+        gone = tf.gather(self.state.claimants.read_value(), places)
+        gone = tf.boolean_mask(gone, tf.not_equal(gone, _NOBODY))
         holders = self.state.holders.read_value()
         freed = self._free(tf.reduce_any(tf.equal(holders[:, None], gone[None, :]), 1))
-        with tf.control_dependencies([freed, _put(self.state.claimants, places, gone * 0)]):
-            return tf.identity(places)
+        with tf.control_dependencies([freed]):
+            return _put(self.state.claimants, places, tf.zeros_like(places))
 
     def _free(self, held: Tensor) -> Operation:
         """What a dead process held, bool [parts], may be claimed again, or, if no example is to be

@@ -94,6 +94,9 @@ class Chief(Replica):
         )
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
         self.variables.start_local(setup, session)
+        if self.parts is not None and ops is not None:
+            # All others have ended before, also those killed as they were to leave.
+            self.parts.vacate(setup, len(self.job.context.replicas))
         if self.parts is not None and self.stop.is_to_leave(setup):
             self._begin_anew(setup)
         if source is Source.CHECKPOINT:

@@ -128,6 +128,8 @@ class Replica:
 
     def attempt(self) -> None:
         """Trains in one session, to the end of the training."""
+        if self.job.end_request.leaving and self._is_unknown:
+            return
         config = session_config(self.job.context)
         try:
             with explained(self.graph), open_session(self._target, self.graph, config) as session:
@@ -147,6 +149,11 @@ class Replica:
         # cut as the chief's and where the chief has it.
         self._build(replace(self.job.context.layout, decided=decided or Decided()))
         self.attempt()
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether no other process has to know if this one leaves."""
+        return self.parts is not None and not (self.parts.began or self.job.context.in_step)
 
     def agree(self, session: Session) -> Decided | None:
         """The chief's cuts and placement, if this graph has the same variables otherwise. Raises
@@ -230,7 +237,8 @@ class Replica:
         self._start_input(session)
         bound, guard = self._bound, self.job.program.config.nan_guard
         step, lead = bound.look(session, 0.0) if bound else (self.step(session), 0)
-        while not self.job.enough(step) and not self.stop.poll(session):
+        request = self.job.end_request
+        while not (request.leaving or self.job.enough(step) or self.stop.poll(session)):
             if bound and bound.holds(lead):
                 self.while_held(session, step)
                 step, lead = bound.look(session)
@@ -248,9 +256,7 @@ class Replica:
             check_loss(guard, step, made.loss)
             self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
-            if self.job.end_request.leaving:
-                break
-            if self._is_to_stop():
+            if not request.leaving and self._is_to_stop():
                 self.stop.set(session)
                 break
         self._end_alone(session)
@@ -259,6 +265,7 @@ class Replica:
         """Whether this process leaves though the training is not over, alone or, synchronous, with
         all others."""
         request = self.job.end_request
+        request.settle()
         if self.parts is not None and self.job.context.sync and self.stop.is_to_leave(session):
             request.leaving = True
         return request.leaving
@@ -296,6 +303,8 @@ class Replica:
             while token is not None:
                 self._step_until_end(session, participant, token)
                 token = participant.leave()
+        if self.parts is not None:
+            self.parts.leave(session)
 
     def _step_until_end(
         self, session: Session, participant: BarrierParticipant, token: Token
@@ -305,6 +314,7 @@ class Replica:
         position = self._start_input(session)
         endless = bool(session.run(self.built.input.endless))
         while token.go:
+            began = time.monotonic()
             try:
                 made = participant.step()
             except tf.errors.OutOfRangeError:
@@ -315,6 +325,7 @@ class Replica:
                     # No further step gets a batch from every replica.
                     self.stop.set(session)
                 return
+            self.job.end_request.took(time.monotonic() - began)
             token = made.token
             position += self.state.batches
             if made.examples and made.applied:

@@ -1,0 +1,74 @@
+"""How a process learns that it is to end its training before it is over."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+
+LOG = logging.getLogger(__name__)
+
+_PATIENCE_S = 10.0
+
+
+class EndRequest:
+    """SIGUSR1 ends a training at its next step, with a checkpoint, as a hook's request to stop
+    does. It comes when `psclust up` gets it, for example from a batch system before the time of an
+    allocation is over. SIGUSR2 has this process leave after its step, while the variables live on
+    in the ps: the run gets another number of workers. received, leaving: whether one has come
+    since `listen`.
+
+    The step of a synchronous replica may not end any more: another, which died, starts again only
+    when all have left. So it does not wait for ever; what it leaves behind is as if it were killed.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self.leaving = False
+        self._task = ""
+        self._patience_s = _PATIENCE_S
+        self._settled = threading.Event()
+
+    def listen(self) -> None:
+        """Main thread only."""
+        signal.signal(signal.SIGUSR1, self._note)
+
+    def listen_to_leave(self, task: str, *, in_step: bool) -> None:
+        """Also to SIGUSR2, as `task`. in_step: its steps wait for other replicas. Main thread
+        only."""
+        signal.signal(signal.SIGUSR2, self._note)
+        if in_step:
+            self._task = task
+            # The main thread, where handlers run, may be waiting for a step.
+            ours, pythons = socket.socketpair()
+            pythons.setblocking(False)
+            signal.set_wakeup_fd(pythons.detach(), warn_on_full_buffer=False)
+            threading.Thread(
+                target=self._give_up, args=(ours,), name="leaving", daemon=True
+            ).start()
+
+    def took(self, step_s: float) -> None:
+        """A step took so long, so another may."""
+        self._patience_s = max(_PATIENCE_S, 3 * step_s)
+
+    def settle(self) -> None:
+        """This process waits for no other any more."""
+        self._settled.set()
+
+    def _note(self, number: int, frame: object) -> None:
+        if number == signal.SIGUSR2:
+            self.leaving = True
+        else:
+            self.received = True
+
+    def _give_up(self, signals: socket.socket) -> None:
+        while signal.SIGUSR2 not in signals.recv(64):
+            pass
+        self.leaving = True
+        if not self._settled.wait(self._patience_s):
+            LOG.warning("%s leaves in the middle of a step that another does not end", self._task)
+            sys.stdout.flush()
+            os._exit(0)
