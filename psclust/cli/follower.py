@@ -16,7 +16,7 @@ from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 
 _SCREEN = 20  # lines that are still on the user's screen
-_OVER = ("done", "failed", "stopped", "backoff")  # phases of a task without a process
+_OVER = ("done", "failed", "stopped", "dropped", "backoff")  # phases of a task without a process
 
 
 class Follower:

@@ -40,6 +40,7 @@ def request_from_flags(
         *laid_over,
         *(Override(option.flag, option.key, value) for option, value in way_values(flags)),
         *_flag_overrides(name, no_preload, flags),
+        *_worker_overrides(flags["workers"]),
         *_pair_overrides(jobs, env),
         *_program_overrides(program, module),
     ]
@@ -65,7 +66,6 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("-H", ("hosts",), flags["hosts"]),
         ("--hostfile", ("hostfile",), flags["hostfile"]),
         ("--ps", ("jobs", "ps", "count"), flags["ps"]),
-        ("--workers", ("jobs", "worker", "count"), flags["workers"]),
         ("--replication", ("replication",), flags["replication"]),
         (
             "--sync" if sync else "--async",
@@ -88,6 +88,27 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
     ]
     return [
         Override(_source(flag), path, value) for flag, path, value in single if value is not None
+    ]
+
+
+def _worker_overrides(text: object) -> list[Override]:
+    """Of `--workers 4`, or `--workers 2:16`: at least 2, at most 16, and as many as there is room
+    for."""
+    if text is None:
+        return []
+    flag, job = _source("--workers"), ("jobs", "worker")
+    least, colon, most = str(text).partition(":")
+    if not all(each.isascii() and each.isdigit() for each in (least, *([most] if colon else []))):
+        raise UsageError(
+            f"{flag} {text}: found no number of tasks; write it as {flag} 4, or {flag} 2:16 "
+            "for at least 2 and at most 16."
+        )
+    if not colon:
+        return [Override(flag, (*job, "count"), int(least))]
+    return [
+        Override(flag, (*job, "count"), None),
+        Override(flag, (*job, "min"), int(least)),
+        Override(flag, (*job, "max"), int(most)),
     ]
 
 

@@ -22,6 +22,7 @@ _STATES = {
     "running": "green",
     "done": "dim",
     "failed": "red",
+    "dropped": "yellow",
     "backoff": "yellow",
     "frozen": "magenta",
 }

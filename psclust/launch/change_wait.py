@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _FIRST_STEP_S = 120.0  # for programs to build their graph and make a step
 _LOOK_S = 0.2
 _UP = ("running", "done")
+_WITHOUT = "dropped"  # a worker for which there is no place
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def _missing(change: Change, status: RunStatus | None) -> list[str]:
 
 
 def _is_up(task: TaskStatus | None, attempt: int) -> bool:
+    if task is not None and task.phase == _WITHOUT:
+        return True
     return task is not None and task.phase in _UP and task.attempt > attempt
 
 

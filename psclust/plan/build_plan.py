@@ -27,6 +27,7 @@ from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH, PS, WORKER
 from psclust.spec.placeholders import placeholders
 from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import Preload, is_read
+from psclust.spec.worker_range import least_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ def build_plan(
         lost=layout.lost,
         on_ps_failure=file.on_ps_failure,
         on_worker_failure=file.on_worker_failure,
+        min_workers=least_workers(file),
     )
 
 
@@ -332,7 +334,8 @@ def _admitted(request: _Request, task: Task) -> tuple[str, ...]:
     addresses = {
         name: (host.address, *host.environment.addresses)
         for name, host in request.remote_hosts.items()
-        if name not in layout.lost
+        # A change of these would restart servers that live on.
+        if name not in layout.lost or file.is_elastic
     } or {host.name: (host.name,) for host in file.hosts}
     # Somebody drives bare servers from elsewhere, most likely from where they were started.
     driven = addresses and not any(entry.program for entry in layout.jobs)

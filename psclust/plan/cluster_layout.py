@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -10,9 +10,18 @@ from psclust.plan.job_plan import JobPlan, plan_jobs, replication_of
 from psclust.plan.port_request import PortRequest, extra_port
 from psclust.spec.cluster import ClusterSpec, Host, Task, numeric
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.host_assignment import assign, reassign
+from psclust.spec.host_assignment import (
+    ALL_NEEDED,
+    Dispensable,
+    assign,
+    assign_present,
+    closed_up,
+    reassign,
+)
 from psclust.spec.job_keys import Job
+from psclust.spec.jobs import WORKER
 from psclust.spec.port_range import is_fixed, is_range
+from psclust.spec.worker_range import least_workers, runs_freely, with_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class ClusterLayout:
                 requests += [self._task_port(entry.job, task, wanted) for task in entry.tasks]
             if entry.free_port:
                 requests += [self._request(extra_port(task), task, free) for task in entry.tasks]
-        return requests
+        return [request for request in requests if request.on not in self.lost]
 
     def fixed_ports(self, default: str) -> dict[Task, int]:
         """Of the tasks whose port the cluster file fixes."""
@@ -68,7 +77,8 @@ class ClusterLayout:
                 entry.name: tuple(
                     entry.job.addresses
                     or (
-                        f"{self.advertised(task)}:{ports.get(task, 'auto')}" for task in entry.tasks
+                        f"{self.advertised(task)}:{ports.get(task, self._no_port(task))}"
+                        for task in entry.tasks
                     )
                 )
                 for entry in self.jobs
@@ -80,6 +90,11 @@ class ClusterLayout:
         """The address at which others reach a task's host."""
         name = self.hosts[task].name
         return self.addresses.get(name, numeric(name))
+
+    def _no_port(self, task: Task) -> str:
+        """In place of a port: on a lost host one at which nobody answers, because TensorFlow takes
+        nothing but a number."""
+        return "1" if self.hosts[task].name in self.lost else "auto"
 
     def _task_port(self, job: Job, task: Task, wanted: str) -> PortRequest:
         if job.addresses:
@@ -97,13 +112,38 @@ class ClusterLayout:
 
 
 def lay_out(
-    file: ClusterFile, lost: Sequence[str] = (), kept: Mapping[Task, str] = MappingProxyType({})
+    file: ClusterFile,
+    lost: Sequence[str] = (),
+    kept: Mapping[Task, str] = MappingProxyType({}),
+    absent: Collection[Task] = (),
 ) -> ClusterLayout:
     """`lost`: hosts of the file that the run has lost, in that order. `kept`: where tasks of a live
-    run are. Raises UsageError when `ends_with` names a job that runs no program, or when slots run
-    out."""
+    run are. `absent`: workers that it goes on without (jobs.worker.min).
+
+    Workers without a place stay on a lost host where the others train on without them; else there
+    are the fewer, numbered without a gap. Raises UsageError when `ends_with` names a job that runs
+    no program, or when slots run out."""
     entries = plan_jobs(file)
     jobs = {entry.name: entry.job for entry in entries}
     optional = [entry.name for entry in entries if entry.role == "side"]
-    hosts = reassign(assign(jobs, file.hosts, kept), jobs, file.hosts, lost, optional=optional)
+    spare = _dispensable(file, absent)
+    if lost and not kept and spare.tasks:
+        hosts = assign_present(jobs, file.hosts, lost, optional=optional, dispensable=spare)
+    else:
+        placed = assign(jobs, file.hosts, kept)
+        hosts = reassign(placed, jobs, file.hosts, lost, optional=optional, dispensable=spare)
+    missing = [task for task in spare.tasks if task in absent or hosts[task].name in lost]
+    if missing and not runs_freely(file):
+        hosts = closed_up(hosts, missing)
+        entries = plan_jobs(with_workers(file, file.jobs[WORKER].count - len(missing)))
     return ClusterLayout(entries, hosts, replication_of(file), tuple(lost))
+
+
+def _dispensable(file: ClusterFile, absent: Collection[Task]) -> Dispensable:
+    """All workers but the first, which leads the training where there is no chief."""
+    least = least_workers(file)
+    if least is None:
+        return ALL_NEEDED
+    count = file.jobs[WORKER].count
+    tasks = [Task(WORKER, index) for index in range(1, count)]
+    return Dispensable(tasks, count - least, [task for task in absent if task in tasks])

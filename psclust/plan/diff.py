@@ -26,7 +26,12 @@ _OF_SUPERVISOR = {
     "grows",
     "leaves",
 }
-_RULES = ("on_ps_failure", "on_worker_failure")
+# Field of a Plan -> the key of the cluster file.
+_RULES = {
+    "on_ps_failure": "on_ps_failure",
+    "on_worker_failure": "on_worker_failure",
+    "min_workers": "jobs.worker.min",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,11 @@ def compare(old: Plan, new: Plan) -> Changes:
         added=tuple(task for task in after if task not in before),
         removed=tuple(task for task in before if task not in after),
         changed={task: what for task, what in differing.items() if what},
-        rules={key: getattr(new, key) for key in _RULES if getattr(old, key) != getattr(new, key)},
+        rules={
+            key: str(value) if (value := getattr(new, name)) is not None else "none"
+            for name, key in _RULES.items()
+            if getattr(old, name) != getattr(new, name)
+        },
     )
 
 

@@ -88,7 +88,8 @@ class Deadlines:
 class Plan:
     """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
     that the run has lost, in that order. `on_ps_failure`, `on_worker_failure`: what follows a death
-    after which the task may start again."""
+    after which the task may start again. `min_workers`: with how many workers the run still goes
+    on; None: it needs all."""
 
     name: str
     cluster: ClusterSpec
@@ -98,6 +99,7 @@ class Plan:
     lost: tuple[str, ...] = ()
     on_ps_failure: PsFailure = "restart-ps"
     on_worker_failure: WorkerFailure = "restart-worker"
+    min_workers: int | None = None
 
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)

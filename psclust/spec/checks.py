@@ -29,6 +29,7 @@ from psclust.spec.program_command import ProgramKind, parse_program, split_progr
 from psclust.spec.python_command import is_interpreter
 from psclust.spec.slot_checks import check_slots
 from psclust.spec.spelling import inline, nearest
+from psclust.spec.worker_range import check_range
 
 Rule = Callable[[ClusterFile], Iterator[Problem]]
 
@@ -352,6 +353,7 @@ _RULES: tuple[Rule, ...] = (
     _keys_have_an_effect,
     _tensorboard_has_a_folder,
     _some_task_exists,
+    check_range,
     _jobs_have_a_program,
     _task_indices_exist,
     _ends_with_names_jobs,

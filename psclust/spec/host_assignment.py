@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from psclust.errors import NoRoomError, UsageError
@@ -11,13 +12,30 @@ from psclust.spec.cluster import LOCALHOST, Host, Task
 from psclust.spec.job_keys import Job
 
 
+@dataclass(frozen=True, slots=True)
+class Dispensable:
+    """The tasks that a run can do without, in order; at most so many of them at once. absent: those
+    that it does without whether there is room for them or not."""
+
+    tasks: Sequence[Task] = ()
+    at_most: int = 0
+    absent: Collection[Task] = ()
+
+
+ALL_NEEDED = Dispensable()
+
+
 def assign(
-    jobs: Mapping[str, Job], hosts: Sequence[Host], kept: Mapping[Task, str] = MappingProxyType({})
+    jobs: Mapping[str, Job],
+    hosts: Sequence[Host],
+    kept: Mapping[Task, str] = MappingProxyType({}),
+    *,
+    without: Collection[Task] = (),
 ) -> dict[Task, Host]:
-    """The host of every task. Pinned tasks take their hosts first, then those that have a host
-    already, in `kept`, as far as it has slots; the others take the hosts with a free slot in turn,
-    so that the tasks of a job spread. Without hosts all run on this machine. Raises UsageError when
-    the slots do not suffice."""
+    """The host of every task, except those of `without`. Pinned tasks take their hosts first, then
+    those that have a host already, in `kept`, as far as it has slots; the others take the hosts
+    with a free slot in turn, so that the tasks of a job spread. Without hosts all run on this
+    machine. Raises UsageError when the slots do not suffice."""
     pool = list(hosts) or [LOCALHOST]
     by_name = {host.name: host for host in pool}
     used = dict.fromkeys(by_name, 0)
@@ -26,6 +44,7 @@ def assign(
         Task(name, index): pinned_host(job, index)
         for name, job in jobs.items()
         for index in range(job.count)
+        if Task(name, index) not in without
     }
     for task, pin in pins.items():
         if pin is not None:
@@ -69,16 +88,20 @@ def reassign(
     lost: Sequence[str],
     *,
     optional: Collection[str] = (),
+    dispensable: Dispensable = ALL_NEEDED,
 ) -> dict[Task, Host]:
     """`placed` without the hosts `lost`, in the order in which they were lost. A host can take a
     task for each slot it has left; a host without a number of slots takes any number, but only if
-    it runs none yet. Tasks of `optional` jobs that find no slot stay where they are. Raises
-    NoRoomError for any other, and for one that is bound to its host."""
+    it runs none yet. Tasks of `optional` jobs, and `dispensable` ones, that find no slot stay where
+    they are. Raises NoRoomError for any other, and for one that is bound to its host."""
     found = dict(placed)
+    absent = {*dispensable.absent}
     for count, name in enumerate(lost, 1):
         room = {host: _room(host, found) for host in hosts if host.name not in lost[:count]}
         leaving = [task for task, host in found.items() if host.name == name]
-        for task in sorted(leaving, key=lambda task: task.job in optional):
+        for task in sorted(leaving, key=lambda task: _rank(task, optional, dispensable)):
+            if task in dispensable.absent:
+                continue
             widest = max(room, key=room.__getitem__, default=None)
             obstacle = _bond(task, jobs[task.job], name)
             if obstacle is None and (widest is None or room[widest] < 1):
@@ -89,9 +112,78 @@ def reassign(
             if obstacle is None and widest is not None:
                 found[task] = widest
                 room[widest] -= 1
+            elif task in dispensable.tasks:
+                absent.add(task)
+                _check_absent(absent, dispensable, obstacle or "")
             elif task.job not in optional:
                 raise NoRoomError(obstacle or "")
     return found
+
+
+def assign_present(
+    jobs: Mapping[str, Job],
+    hosts: Sequence[Host],
+    lost: Sequence[str],
+    *,
+    optional: Collection[str] = (),
+    dispensable: Dispensable = ALL_NEEDED,
+) -> dict[Task, Host]:
+    """As `assign`, for a run that starts without the hosts `lost`: of the dispensable tasks the
+    last ones are named there, as far as the others have no room for them, and tasks that are pinned
+    to them. Raises NoRoomError."""
+    present = [host for host in hosts if host.name not in lost]
+    if not present:
+        raise NoRoomError("no host is left")
+    pins = {
+        Task(name, index): pinned_host(job, index)
+        for name, job in jobs.items()
+        for index in range(job.count)
+    }
+    absent: set[Task] = set()
+    idle: set[Task] = set()
+    for task, pin in pins.items():
+        if pin not in lost:
+            continue
+        if task in dispensable.tasks:
+            absent.add(task)
+        elif task.job in optional:
+            idle.add(task)
+        else:
+            raise NoRoomError(_bond(task, jobs[task.job], pin or "") or "")
+    waiting = [task for task in dispensable.tasks if task not in absent]
+    while True:
+        try:
+            placed = assign(jobs, present, without=absent | idle)
+            break
+        except UsageError as error:
+            if not waiting:
+                raise NoRoomError(str(error).rstrip(".")) from None
+            absent.add(last := waiting.pop())
+            _check_absent(absent, dispensable, f"no slot is left for {last}")
+    by_name = {host.name: host for host in hosts}
+    return {task: placed.get(task) or by_name[pin or lost[0]] for task, pin in pins.items()}
+
+
+def closed_up(placed: Mapping[Task, Host], absent: Collection[Task]) -> dict[Task, Host]:
+    """`placed` without the absent tasks of a job, in whose places its last ones are, so that its
+    numbers have no gap."""
+    job = [task for task in sorted(placed) if task.job in {each.job for each in absent}]
+    left = len(job) - len(absent)
+    movers = [task for task in job[left:] if task not in absent]
+    holes = [task for task in job[:left] if task in absent]
+    taken = {hole: placed[mover] for hole, mover in zip(holes, movers, strict=True)}
+    return {task: taken.get(task, host) for task, host in placed.items() if task not in job[left:]}
+
+
+def _rank(task: Task, optional: Collection[str], dispensable: Dispensable) -> int:
+    """Those come first that the run needs most."""
+    return 2 if task.job in optional else int(task in dispensable.tasks)
+
+
+def _check_absent(absent: Collection[Task], dispensable: Dispensable, obstacle: str) -> None:
+    if len(absent) > dispensable.at_most:
+        least = len(dispensable.tasks) + 1 - dispensable.at_most
+        raise NoRoomError(f"{obstacle}; fewer than {least} would be left (jobs.worker.min)")
 
 
 def _room(host: Host, placed: Mapping[Task, Host]) -> float:

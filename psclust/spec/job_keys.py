@@ -59,7 +59,8 @@ class Job(KeyModel):
         default=1,
         ge=0,
         le=MOST_TASKS,
-        description="How many tasks; default: 1, or as many as there are `addresses`.",
+        description="How many tasks; default: 1, or as many as there are `addresses`, or slots for "
+        "workers with `max`.",
     )
     hosts: HostNames | None = Field(
         default=None,
@@ -77,6 +78,20 @@ class Job(KeyModel):
         le=256,
         description="Devices of each task that hold a tower of a psclust program: so many of the "
         "GPUs it sees, or without GPUs so many CPU devices. Default: all GPUs, or one CPU.",
+    )
+    min: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_TASKS,
+        description="Workers, with `input: handed_out`: the run starts, and goes on, with so many "
+        "of them where hosts are missing or tasks fail for good. Default: it needs all.",
+    )
+    max: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_TASKS,
+        description="Workers, with `input: handed_out`: the most that it takes. Without `count` "
+        "the run has as many as there are slots, at most so many.",
     )
     ports: Ports | None = Field(
         default=None,

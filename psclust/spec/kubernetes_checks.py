@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from psclust.errors import UsageError
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.found_hosts import LOCAL, FoundHosts
-from psclust.spec.jobs import FAIL, RESTART_ALL
+from psclust.spec.jobs import FAIL, RESTART_ALL, WORKER
 from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
+from psclust.spec.worker_range import least_workers
 
 # A host name has 63 characters; Kubernetes appends a hyphen and five characters of its own to a
 # pod's name.
@@ -64,13 +65,19 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
             "the supervisor of a run serves them, "
             "and the pods of a manifest have none; remove this.",
         )
-    for key in ("on_ps_failure", "on_worker_failure"):
-        if getattr(file, key) in (RESTART_ALL, FAIL):
-            yield Problem(
-                (key,),
-                "the supervisor of a run sees to this, and the pods of a manifest have none; "
-                "remove it, or call `psclust up --kubernetes`.",
-            )
+    rules: list[KeyPath] = [
+        (key,)
+        for key in ("on_ps_failure", "on_worker_failure")
+        if getattr(file, key) in (RESTART_ALL, FAIL)
+    ]
+    if least_workers(file) is not None:
+        rules.append(("jobs", WORKER, "min"))
+    for path in rules:
+        yield Problem(
+            path,
+            "the supervisor of a run sees to this, and the pods of a manifest have none; "
+            "remove it, or call `psclust up --kubernetes`.",
+        )
 
 
 def check_for_pods(file: ClusterFile) -> Iterator[Problem]:

@@ -23,6 +23,7 @@ from psclust.spec.problems import KeyPath, Mistakes, Origins, Problem
 from psclust.spec.referenced_files import absolute_paths, read_referenced
 from psclust.spec.spelling import explain, found
 from psclust.spec.user_files import read_text
+from psclust.spec.worker_range import as_wanted, with_room
 from psclust.spec.yaml_lines import read_yaml
 
 # The file as its program needs it, and a sentence for the user if that differs from what the user
@@ -61,9 +62,9 @@ def load(
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
         found = (
-            hosts_of(text)
+            hosts_of(as_wanted(text))
             if hosts_of and data.get("hosts") != LOCAL
-            else _find(find_hosts, text, mistakes)
+            else _find(find_hosts, as_wanted(text), mistakes)
         )
         hosts = list(found.hosts) if found else []
     else:
@@ -77,6 +78,7 @@ def load(
         array_task,
     )
     file = file if suited is None else file.model_copy(update={"suited": suited})
+    file = with_room(file)
     mistakes.add_founded(check(file))
     mistakes.add_founded(problem for rule in rules for problem in rule(file))
     mistakes.refuse()

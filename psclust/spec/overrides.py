@@ -15,7 +15,8 @@ _RIVALS: dict[KeyPath, KeyPath] = {("hosts",): ("hostfile",), ("hostfile",): ("h
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """`value` replaces that of the file at `path`; messages name it by `flag`, such as `--ps`."""
+    """`value` replaces that of the file at `path`; None: as if the file had none. Messages name it
+    by `flag`, such as `--ps`."""
 
     flag: str
     path: KeyPath
@@ -87,4 +88,7 @@ def _put(data: dict[str, object], path: KeyPath, value: object) -> None:
             return
         data[step] = inner = dict(inner or {})
         data = inner
-    data[last] = value
+    if value is None:
+        data.pop(last, None)
+    else:
+        data[last] = value

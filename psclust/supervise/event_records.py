@@ -14,7 +14,7 @@ from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase
 from psclust.supervise.stragglers import stragglers
 
 _PROGRESS = ("phase", "step", "loss", "metrics", "seconds", "model")
-_OVER = (TaskPhase.DONE, TaskPhase.STOPPED, TaskPhase.FAILED)
+_OVER = (TaskPhase.DONE, TaskPhase.STOPPED, TaskPhase.FAILED, TaskPhase.DROPPED)
 
 
 def event_records(

@@ -241,11 +241,13 @@ class Signal:
 @dataclass(frozen=True, slots=True)
 class Move:
     """Plan again without the hosts `lost`. If that is impossible, the run ends with `otherwise`,
-    or, if not `vital`, goes on without the tasks that were there."""
+    or, if not `vital`, goes on without the tasks that were there. absent: workers that the run goes
+    on without."""
 
     lost: tuple[str, ...]
     otherwise: Outcome
     vital: bool
+    absent: tuple[Task, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,3 +288,14 @@ Event = (
     | Tick
 )
 Action = Start | Signal | Move | Explain | Look | End
+
+
+def brief(item: Event | Action) -> str:
+    """For a log."""
+    if isinstance(item, Apply):
+        return f"Apply({len(item.plan.tasks)} tasks)"
+    if isinstance(item, Exited):
+        return f"Exited({item.task}, {item.code})"
+    if isinstance(item, Start):
+        return f"Start({item.plan.task}, attempt {item.attempt})"
+    return str(item)

@@ -121,6 +121,8 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
             )
         case TaskPhase.DONE | TaskPhase.STOPPED | TaskPhase.FAILED:
             return Finding(name, entry.phase.value)
+        case TaskPhase.DROPPED:
+            return Finding(name, "dropped: the run goes on without it")
     if plan.host in evidence.state.silent:
         return Finding(name, f"host {plan.host} is silent")
     if process.is_frozen:

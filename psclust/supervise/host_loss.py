@@ -1,6 +1,7 @@
 """The rules for a lost host: its tasks have ended, in an unknown way. They move to other hosts if
 they may start again, and then every task starts again, because TensorFlow's servers and sessions
-keep the addresses they began with."""
+keep the addresses they began with. An elastic run moves its workers alone, and does without those
+for which there is no place (`fewer_workers`)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 from psclust.spec.jobs import FAIL
 from psclust.supervise.events import HostLost, Move, Note, Outcome, Stage
+from psclust.supervise.fewer_workers import dropped, is_dispensable
 from psclust.supervise.restart_rule import (
     backoff_s,
     describe_limit,
@@ -92,10 +94,19 @@ def replace_tasks(
         return state, Outcome(False, 1, event.reason)
     text = f"host {event.host} is lost, with {_names(missing)}: {event.reason}"
     otherwise = Outcome(False, 1, text, cause=(vital or missing)[0].plan.task)
-    obstacle = _obstacle(state, vital, now)
+    needed = [entry for entry in vital if not is_dispensable(state, entry.plan)]
+    obstacle = _obstacle(state, needed, now)
     if obstacle is not None:
         return state, replace(otherwise, text=f"{otherwise.text}; {obstacle}")
-    return _delay_starts(state, missing, now), Move(state.lost, otherwise, vital=bool(vital))
+    stuck = [entry.plan.task for entry in vital if entry not in needed and _stays(entry, now)]
+    absent = (*dropped(state), *stuck)
+    delayed = _delay_starts(state, missing, now)
+    return delayed, Move(state.lost, otherwise, vital=bool(vital), absent=absent)
+
+
+def _stays(entry: TaskState, now: float) -> bool:
+    """Whether the task may not start anywhere else."""
+    return entry.plan.restart.when == "never" or backoff_s(entry, now) is None
 
 
 def _names(entries: Sequence[TaskState]) -> str:

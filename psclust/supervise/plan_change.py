@@ -13,6 +13,8 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted_tasks
 from psclust.supervise.events import Action
+from psclust.supervise.fewer_workers import drop_homeless
+from psclust.supervise.host_loss import lacks_host
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stopping import ask_to_end, stop_task
 
@@ -55,7 +57,17 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
             after = AfterStop.RESTART if task in tasks else AfterStop.REMOVE
             state, more = _end(state, before[task], state.tasks[task], now, after)
             actions += more
-    return state, actions
+    return _without_delay(drop_homeless(state)), actions
+
+
+def _without_delay(state: RunState) -> RunState:
+    """A lost host delays starts for the sake of tasks that start elsewhere; maybe there are
+    none."""
+    again = any(
+        entry.pending or entry.after_stop is AfterStop.RESTART or lacks_host(state, entry)
+        for entry in state.tasks.values()
+    )
+    return state if again or state.together else replace(state, no_start_before=None)
 
 
 def save_and_apply(state: RunState, plan: Plan, now: float) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from psclust.errors import DamagedFileError, NoRoomError, StartError
 from psclust.plan.build_plan import RemoteHost, Run, build_plan, reached
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
+from psclust.plan.diff import compare
 from psclust.plan.port_request import PortRequest
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
@@ -21,6 +22,9 @@ from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.jobs import PS, WORKER
+from psclust.spec.plurals import counted
+from psclust.spec.worker_range import runs_freely
 
 # Where every task runs on a remote host.
 _HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)
@@ -39,10 +43,13 @@ class PlanInputs:
     job_restarts: int = 0
 
     def lay_out(
-        self, lost: Sequence[str], kept: Mapping[Task, str] = MappingProxyType({})
+        self,
+        lost: Sequence[str],
+        kept: Mapping[Task, str] = MappingProxyType({}),
+        absent: Collection[Task] = (),
     ) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
-        return reached(lay_out(self.file, lost, kept), self.remote_hosts)
+        return reached(lay_out(self.file, lost, kept, absent), self.remote_hosts)
 
     def plan(self, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]) -> Plan:
         """See `psclust.plan.build_plan.build_plan`."""
@@ -106,17 +113,31 @@ def _damaged(folder: RunFolder, path: Path, why: object) -> DamagedFileError:
 
 
 def plan_without(
-    folder: RunFolder, old: Plan, lost: Sequence[str], reserve: Reserve, *, reason: str
+    folder: RunFolder,
+    old: Plan,
+    lost: Sequence[str],
+    reserve: Reserve,
+    *,
+    reason: str,
+    absent: Collection[Task] = (),
 ) -> Plan:
     """`old` with the tasks of the lost hosts on other hosts, at ports reserved there; tasks that
-    stay keep their ports. A note gives `reason` and the moves. Raises NoRoomError, and what
-    `reserve` raises."""
+    stay keep their ports. absent: workers that the run goes on without, as it does without those
+    that find no other place (jobs.worker.min). A note gives `reason` and what follows. Raises
+    NoRoomError, and what `reserve` raises."""
     inputs = read_plan_inputs(folder)
     if inputs is None:
         raise StartError(f"{folder.plan_inputs} is gone, and without it no task can move")
-    layout = inputs.lay_out(lost, old.hosts)
-    moved = [task for task, host in layout.hosts.items() if host.name != old.hosts.get(task)]
-    if not moved:
+    layout = inputs.lay_out(lost, old.hosts, absent)
+    places = {task: host.name for task, host in layout.hosts.items()}
+    moved = [
+        task for task, host in places.items() if host != old.hosts.get(task) and host not in lost
+    ]
+    # Else each was there until now.
+    earlier = [task for task in absent if old.hosts.get(task) not in lost]
+    before = _workers(old.hosts, old.lost, earlier if runs_freely(inputs.file) else ())
+    left = _workers(places, lost, absent)
+    if not moved and left == before:
         raise NoRoomError("there is no spare slot on another host")
     ports = old.ports(without=moved)
     ports |= reserve(
@@ -124,10 +145,30 @@ def plan_without(
     )
     run = Run(folder.id, str(folder.path), inputs.job_restarts)
     plan = inputs.plan(layout, run, ports)
-    where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
-    rest = (
-        ""
-        if plan.cluster == old.cluster
-        else "; all tasks start again, and the training resumes from its last checkpoint"
-    )
-    return replace(plan, notes=(*old.notes, f"{reason}; moved: {where}{rest}"))
+    parts = [reason]
+    if left != before:
+        parts.append(f"the run goes on with {counted(left, 'worker')}")
+    if moved:
+        where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
+        parts.append(f"moved: {where}")
+    if (rest := _rest(inputs.file, old, plan, moved)) is not None:
+        parts.append(rest)
+    return replace(plan, notes=(*old.notes, "; ".join(parts)))
+
+
+def _workers(places: Mapping[Task, str], lost: Collection[str], absent: Collection[Task]) -> int:
+    """How many workers have a place."""
+    there = [task for task, host in places.items() if host not in lost and task not in absent]
+    return sum(task.job == WORKER for task in there)
+
+
+def _rest(file: ClusterFile, old: Plan, plan: Plan, moved: Collection[Task]) -> str | None:
+    """What follows for the tasks that do not move."""
+    resumes = "the training resumes from its last checkpoint"
+    if not file.is_elastic:
+        same = plan.cluster == old.cluster
+        return None if same else f"all tasks start again, and {resumes}"
+    again = compare(old, plan).changed.keys() - set(moved)
+    if any(task.job == PS for task in moved):
+        return resumes
+    return "the others end their step and start again" if again else "nobody else stops"

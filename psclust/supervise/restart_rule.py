@@ -13,7 +13,7 @@ from psclust.spec.jobs import PS
 from psclust.spec.plurals import counted
 from psclust.supervise.events import Death, Stage
 from psclust.supervise.exit_code import ended_by_signal
-from psclust.supervise.run_state import RunPhase, RunState, TaskState
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 
 # A failure within this many seconds of a violent death elsewhere is taken for its consequence.
 COLLATERAL_WINDOW_S = 30.0
@@ -118,7 +118,11 @@ def failure_rule(state: RunState, plan: TaskPlan) -> FailureRule | None:
 
 def servers_are_done(state: RunState) -> bool:
     """Whether no program needs a server, or another program, any more."""
-    programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
+    programs = [
+        entry
+        for entry in state.tasks.values()
+        if entry.plan.role == "program" and entry.phase is not TaskPhase.DROPPED
+    ]
     return bool(programs) and all(
         entry.finished or (entry.stage in (Stage.TRAINED, Stage.LEAVING) and entry.alive)
         for entry in programs

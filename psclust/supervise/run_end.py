@@ -21,7 +21,11 @@ def deciders(state: RunState) -> list[TaskState]:
     A task that has joined its server waits for the work of others, as all workers but the first do
     in many in-graph scripts, and decides nothing. If all tasks that should decide have joined, the
     other programs decide."""
-    there = [entry for entry in state.tasks.values() if not entry.removed]
+    there = [
+        entry
+        for entry in state.tasks.values()
+        if not entry.removed and entry.phase is not TaskPhase.DROPPED
+    ]
     chosen = [entry for entry in there if entry.plan.decides]
     free = [entry for entry in chosen if entry.stage is not Stage.JOINED]
     if free or not chosen:

@@ -12,7 +12,7 @@ from psclust.supervise.events import Action, Death, HostLost, Outcome, Stage
 
 class TaskPhase(str, Enum):
     """STARTING: asked for, or a server that does not answer yet. FAILED: ended badly and is not
-    started again."""
+    started again. DROPPED: a worker that the run goes on without (jobs.worker.min)."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -22,6 +22,7 @@ class TaskPhase(str, Enum):
     DONE = "done"
     STOPPED = "stopped"
     FAILED = "failed"
+    DROPPED = "dropped"
 
 
 class RunPhase(str, Enum):

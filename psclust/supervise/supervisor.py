@@ -214,7 +214,7 @@ class Supervisor:
         # It changes nothing that a status shows but a silence.
         is_frequent = isinstance(event, events.Tick | events.Stepped)
         if not is_frequent:
-            LOG.info("%s", _brief(event))
+            LOG.info("%s", events.brief(event))
         before, now = self._state, time.monotonic()
         self._state, actions = transition(before, event, now)
         self._events.append(
@@ -223,7 +223,7 @@ class Supervisor:
         shows = not is_frequent or bool(actions) or self._state.silence.text != before.silence.text
         self._status_stale = self._status_stale or shows
         for action in actions:
-            LOG.info("-> %s", _brief(action))
+            LOG.info("-> %s", events.brief(action))
             if isinstance(action, events.Start):
                 self._seen.pop(action.plan.task, None)
                 self._printed.pop(action.plan.task, None)
@@ -309,7 +309,12 @@ class Supervisor:
         try:
             self._take_over(
                 plan_without(
-                    self.folder, old, lost, self._transport.reserve, reason=move.otherwise.text
+                    self.folder,
+                    old,
+                    lost,
+                    self._transport.reserve,
+                    reason=move.otherwise.text,
+                    absent=move.absent,
                 )
             )
         except PsclustError as error:
@@ -384,13 +389,3 @@ class Supervisor:
 
     def _outputs(self) -> dict[Task, Output]:
         return {task: self._transport.output(task) for task in self._state.tasks}
-
-
-def _brief(item: object) -> str:
-    if isinstance(item, events.Apply):
-        return f"Apply({len(item.plan.tasks)} tasks)"
-    if isinstance(item, events.Exited):
-        return f"Exited({item.task}, {item.code})"
-    if isinstance(item, events.Start):
-        return f"Start({item.plan.task}, attempt {item.attempt})"
-    return str(item)

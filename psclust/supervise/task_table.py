@@ -4,7 +4,8 @@ A task moves through these phases; `TABLE` gives the effect of each event in eac
 
     WAITING --start--> STARTING --(answers, or runs)--> RUNNING --exit 0--> DONE
        ^                  |                                |--exit != 0--> BACKOFF --time-->
-       +---- BACKOFF <----+                                |    WAITING; FAILED at the limit
+       +---- BACKOFF <----+                                |    WAITING; FAILED at the limit,
+       |                                                   |    DROPPED if enough workers are left
        +---- DONE, when all tasks start again              |
                                                            |--stopped--> STOPPING --exit-->
                                                                 STOPPED; WAITING for a restart
@@ -31,6 +32,7 @@ from psclust.supervise.events import (
     TaskEvent,
 )
 from psclust.supervise.exit_code import describe_exit
+from psclust.supervise.fewer_workers import drop_dead, may_drop
 from psclust.supervise.restart_all import restart_with_dead
 from psclust.supervise.restart_rule import (
     describe_loss,
@@ -94,7 +96,10 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
     if plan.role == "side":
         return state.with_note(describe_loss(state, entry, now)), []
     exit_code = 3 if never_served(entry, event.code) else 1
-    return stop_run(state, failure(state, entry, now, exit_code=exit_code, rule=rule), now)
+    outcome = failure(state, entry, now, exit_code=exit_code, rule=rule)
+    if rule is None and may_drop(state, entry):
+        return drop_dead(state, state.tasks[plan.task], outcome, now)
+    return stop_run(state, outcome, now)
 
 
 def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
@@ -179,4 +184,5 @@ TABLE: Mapping[TaskPhase, Mapping[type[TaskEvent], Handler]] = {
     TaskPhase.DONE: {Restart: _restart},
     TaskPhase.STOPPED: {Restart: _restart},
     TaskPhase.FAILED: {Restart: _restart},
+    TaskPhase.DROPPED: {Restart: _restart},
 }

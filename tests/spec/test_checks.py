@@ -119,7 +119,31 @@ CONTRADICTIONS = {
         "2: input: only a psclust program (module:program) uses this, and train.py is none; "
         "remove it."
     ),
+    "program: a:b\njobs: {ps: 1, worker: {count: 2, min: 1}}": (
+        "2: jobs.worker.min: only the workers of a psclust program with `input: handed_out` may be "
+        "fewer or more while it trains; remove it."
+    ),
+    "program: a:b\ninput: handed_out\njobs: {ps: {count: 1, max: 2}, worker: 2}": (
+        "3: jobs.ps.max: only the workers of a psclust program with `input: handed_out` may be "
+        "fewer or more while it trains; remove it."
+    ),
+    "program: a:b\ninput: handed_out\njobs: {ps: 1, worker: {count: 1, min: 2}}": (
+        "3: jobs.worker.count: found 1, fewer than min: 2; write 2 or more."
+    ),
+    "program: a:b\ninput: handed_out\njobs: {ps: 1, worker: {count: 3, max: 2}}": (
+        "3: jobs.worker.count: found 3, more than max: 2; write 2 or less."
+    ),
+    "program: a:b\ninput: handed_out\njobs: {ps: 1, worker: {min: 3, max: 2}}": (
+        "3: jobs.worker.min: 3 is more than max: 2; write a smaller one."
+    ),
+    "program: a:b\ninput: handed_out\njobs: {ps: 1, worker: {addresses: ['a:1'], max: 2}}": (
+        "3: jobs.worker.max: the workers have `addresses`, one for each; remove one of the two."
+    ),
     # room
+    "program: a:b\ninput: handed_out\nhosts: a:1,b:1\njobs: {ps: 1, worker: {min: 2, max: 9}}": (
+        "4: jobs.worker.count: 2 workers and 1 ps need 3 slots; the hosts offer 2 (a: 1, b: 1). "
+        "Lower the count or raise slots."
+    ),
     "hosts: a:2,b:2\njobs: {ps: 1, worker: 4}": (
         "2: jobs.worker.count: 4 workers and 1 ps need 5 slots; the hosts offer 4 (a: 2, b: 2). "
         "Lower the count or raise slots."

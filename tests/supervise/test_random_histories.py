@@ -52,6 +52,7 @@ OBSERVED = make_plan(
                 task, restart=policy, host=host, **({"address": None} if task == EVAL else {})
             ),
             leaves=task in (CHIEF, W1),
+            grows=task in (CHIEF, W1),
         )
         for task, host, policy in (
             (PS, "a", POLICY),
@@ -69,6 +70,7 @@ PLANS = st.builds(
     st.just(OBSERVED),
     on_ps_failure=st.sampled_from(get_args(PsFailure)),
     on_worker_failure=st.sampled_from(get_args(WorkerFailure)),
+    min_workers=st.sampled_from((None, 1, 2)),
 )
 HISTORIES = st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 40)), max_size=60)
 
@@ -91,11 +93,13 @@ class World:
     together: int = 0
     born: dict[Task, int] = field(default_factory=dict)
 
-    def planned(self) -> Plan:
-        """Without the hosts that are lost."""
+    def planned(self, *, crowded: bool = False) -> Plan:
+        """Without the hosts that are lost. crowded: there is no place for a second worker, unless
+        all are needed."""
         lost = self.state.lost
+        stays = {W1} if crowded and self.plan.min_workers == 1 else set()
         tasks = (
-            replace(each, host=SPARE if each.host in lost else each.host)
+            replace(each, host=SPARE if each.host in lost and each.task not in stays else each.host)
             for each in self.plan.tasks
         )
         return replace(self.plan, tasks=tuple(tasks), lost=lost)
@@ -126,7 +130,7 @@ class World:
         rare: list[Event] = [
             HostLost(host, "is gone") for host in ("a", "b") if host not in self.state.lost
         ]
-        plans = [self.planned(), self.changed(), self.fewer()]
+        plans = [self.planned(), self.planned(crowded=True), self.changed(), self.fewer()]
         rare += [Apply(plan, save=save) for plan in plans for save in (False, True)]
         if self.calm:
             return [*found * 6, *rare, *(Exited(task, 0) for task in self.alive)]
@@ -165,11 +169,20 @@ class World:
         if self.state.next_plan is not None:
             awaited = [entry for entry in self.state.tasks.values() if entry.may_save]
             assert {entry.phase for entry in awaited} == {TaskPhase.STOPPING}
+        self._check_workers()
         for entry in self.state.tasks.values():
             assert entry.due is None or entry.alive or entry.pending
             policy = entry.plan.restart
             recent = [at for at in entry.restarts if self.now - at <= policy.window_s]
             assert len(recent) <= policy.max
+
+    def _check_workers(self) -> None:
+        """Those that the run does without, of which it has enough left."""
+        entries = self.state.tasks
+        dropped = {task for task, entry in entries.items() if entry.phase is TaskPhase.DROPPED}
+        assert dropped <= {W1}
+        assert not dropped or self.plan.min_workers == 1
+        assert not dropped & (self.alive | self.starting)
 
     def _check_failure_rules(self, event: Event, before: RunState) -> None:
         entries = self.state.tasks
@@ -214,7 +227,9 @@ class World:
             case Signal(task):
                 assert self.state.tasks[task].alive
             case Move():
-                self.answers += [NotMoved(action, "no host is left"), Apply(self.planned())]
+                plans = [self.planned(crowded=crowded) for crowded in (False, True)]
+                self.answers += [NotMoved(action, "no host is left"), *map(Apply, plans)]
+                assert {W0, CHIEF, PS}.isdisjoint(action.absent)
             case Look(since):
                 self.answers.append(Looked(since, "worker:0 sleeps"))
             case Explain():

@@ -27,7 +27,7 @@ from psclust.rundir.timed_lines import LogLine, TimedLog, merged
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
 
-OVER = ("done", "failed", "stopped", "backoff")  # phases of a task without a process
+OVER = ("done", "failed", "stopped", "dropped", "backoff")  # phases of a task without a process
 _POLL_S = 0.1
 
 
