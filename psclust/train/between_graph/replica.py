@@ -356,6 +356,8 @@ class Replica:
 
     def ends(self, session: Session) -> list[End]:
         """How far each replica is with its end."""
+        if self.parts is not None:
+            return [End(end) for end in session.run(self.state.done)]
         return [End(end) for end in session.run(self.state.now).done]
 
     def mark(self, session: Session, replica: int, end: End) -> None:
@@ -364,7 +366,8 @@ class Replica:
     def _has_ended(self, session: Session) -> bool:
         # The chief may be giving them values just now.
         missing = {variable.op.name for variable in self.variables.missing(session)}
-        known = missing.isdisjoint(variable.op.name for variable in self.state.now)
+        asked = (*self.state.now, self.state.done)
+        known = missing.isdisjoint(variable.op.name for variable in asked)
         if not known or (end := self.ends(session)[self.number]) in (End.TRAINS, End.ABSENT):
             return False
         if end is End.SILENT:
