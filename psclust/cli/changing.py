@@ -10,6 +10,7 @@ from psclust.cli import output
 from psclust.cli.host_options import logged_in
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
 from psclust.errors import PsclustError
+from psclust.launch.change_lock import changing_alone
 from psclust.launch.change_wait import Made, wait_until_made
 from psclust.launch.host_agents import start_host_agents
 from psclust.launch.host_change import SAME_HOSTS, HostChange, let_hosts_go, with_hosts
@@ -25,6 +26,7 @@ from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted, counted_tasks
+from psclust.supervise.replan import read_plan
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -46,33 +48,42 @@ def changed(
 
     cluster = find_cluster(name, run_dir, live=True)
     folder = current_run(cluster)
-    run = find_live_run(cluster, folder, job_runs().status(folder))
-    file = wanted(cluster.name, with_hosts(run, hosts) if hosts else run.file)
-    alike = why_alike(run, file)
 
     def say(text: str) -> None:
         if not as_json:
             output.say(f"{cluster.name}: {text}")
 
     with SupervisorClient(folder) as client:
-        change = _change(run, file, hosts, client, say) if alike is None else None
+        with changing_alone(folder):
+            run = find_live_run(cluster, folder, job_runs().status(folder))
+            file = wanted(cluster.name, with_hosts(run, hosts) if hosts else run.file)
+            alike = why_alike(run, file)
+            change = _change(run, file, hosts, client, say) if alike is None else None
         made = None
         if change is not None:
             say(described(change))
-            made = wait_until_made(client, change, output.error)
-        if hosts.removed and (made is None or made.ended is None):
+            made = wait_until_made(client, change, output.error, lambda: read_plan(folder))
+        if hosts.removed and (made is None or (made.ended is None and not made.replaced)):
             let_hosts_go(run, hosts.removed, client)
             say(f"{', '.join(hosts.removed)} left out")
     if change is None or made is None:
         differs = f"no task differs; it has {_counts(run.plan)}"
         say(differs if hosts else f"nothing differs; {alike or f'it has {_counts(run.plan)}'}")
-    elif made.ended is None:
+    elif made.ended is None and not made.replaced:
         say(_summary(change, made))
     if as_json:
         output.data(_record(change.plan if change else run.plan, change, made))
+    return _exit_code(cluster.name, made)
+
+
+def _exit_code(name: str, made: Made | None) -> int:
+    """Says why a change was not made."""
+    if made is not None and made.replaced:
+        output.error(f"{name}: another change came before this one was made; see psclust ps {name}")
+        return 1
     if made is not None and made.ended is not None:
         how = "well" if made.ended.ok else f"without success: {made.ended.text}"
-        output.error(f"{cluster.name} has ended meanwhile, {how}")
+        output.error(f"{name} has ended meanwhile, {how}")
         return 0 if made.ended.ok else 1
     return 0
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from psclust.errors import StartError
 from psclust.launch.live_change import Change, described
 from psclust.launch.status_stream import StatusStream
+from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.spec.cluster import Task
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -24,16 +26,21 @@ _WITHOUT = "dropped"  # a worker for which there is no place
 @dataclass(frozen=True, slots=True)
 class Made:
     """seconds: until all tasks ran. paused_s: without a step, if the change pauses the training.
-    step: the first one after it. ended: the status of a run that has ended meanwhile."""
+    step: the first one after it. ended: the status of a run that has ended meanwhile. replaced:
+    another change came before this one was made."""
 
     seconds: float
     paused_s: float | None = None
     step: int | None = None
     ended: RunStatus | None = None
+    replaced: bool = False
 
 
-def wait_until_made(client: SupervisorClient, change: Change, note: Callable[[str], None]) -> Made:
-    """`note` gets what the run has to say meanwhile. Raises StartError after a deadline."""
+def wait_until_made(
+    client: SupervisorClient, change: Change, note: Callable[[str], None], plan: Callable[[], Plan]
+) -> Made:
+    """`note` gets what the run has to say meanwhile; `plan` reads the run's. Raises StartError
+    after a deadline."""
     limits = change.plan.deadlines
     began = time.monotonic()
     until = began + limits.finish_s + limits.stop_s + limits.start_s + _FIRST_STEP_S
@@ -52,6 +59,8 @@ def wait_until_made(client: SupervisorClient, change: Change, note: Callable[[st
             return Made(seconds, ended=status)
         if status is not None and up_s is None and is_made(change, status):
             up_s = seconds
+        if up_s is None and _tasks(plan()) != _tasks(change.plan):
+            return Made(seconds, replaced=True)
         if up_s is not None:
             step = _step(client, change)
             if not change.pauses or (step or 0) > change.step:
@@ -63,6 +72,10 @@ def wait_until_made(client: SupervisorClient, change: Change, note: Callable[[st
                 f"the change; see psclust why {change.plan.name}."
             )
     raise StartError(f"{change.plan.name}: its supervisor is gone; see psclust ps.")
+
+
+def _tasks(plan: Plan) -> set[Task]:
+    return {entry.task for entry in plan.tasks}
 
 
 def is_made(change: Change, status: RunStatus) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from psclust import __version__
 from psclust.errors import NoRunError, StartError, UsageError
+from psclust.launch.change_lock import changing_alone
 from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.start_run import claim_name, plan_run, record_plan_inputs
@@ -47,11 +49,17 @@ def claim_or_change(request: UpRequest) -> tuple[RunFolder, int] | Changes:
 
 def _change(request: UpRequest) -> Changes | None:
     """None where there is no live run after all."""
-    from psclust.control.supervisor_client import SupervisorClient
-
     folder = request.cluster.current()
     if folder is None or not folder.socket.exists() or not folder.plan.exists():
         return None
+    with changing_alone(folder), suppress(NoRunError):
+        return _change_run(request, folder)
+    return None
+
+
+def _change_run(request: UpRequest, folder: RunFolder) -> Changes:
+    from psclust.control.supervisor_client import SupervisorClient
+
     refuse_another_origin(request, folder)
     refuse_another_version(read_status(folder))
     old = read_plan(folder)
@@ -63,15 +71,12 @@ def _change(request: UpRequest) -> Changes | None:
         request = replace(request, launcher=launcher)
     _refuse_other_hosts(request, remote_hosts)
     with SupervisorClient(folder) as client:
-        try:
-            plan = plan_run(request, folder, client, remote_hosts, old)
-            changes = compare(old, plan)
-            if changes:
-                client.apply(plan, save=must_save(plan, changes))
-                record_plan_inputs(request, folder, remote_hosts)
-                record_cluster(request, folder)
-        except NoRunError:
-            return None
+        plan = plan_run(request, folder, client, remote_hosts, old)
+        changes = compare(old, plan)
+        if changes:
+            client.apply(plan, save=must_save(plan, changes))
+            record_plan_inputs(request, folder, remote_hosts)
+            record_cluster(request, folder)
     return changes
 
 

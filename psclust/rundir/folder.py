@@ -69,6 +69,8 @@ class RunFolder:
     ending = _Below("ending.json")
     # The inputs of the plan, for a run on other hosts.
     plan_inputs = _Below("plan_inputs.json")
+    # Locked by the command that gives the run another plan.
+    change_lock = _Below("change.lock")
     # The cluster file or folder that the run was started from.
     origin = _Below("origin.json")
     # The batch job that the run is in, or waits for; its script, and what it has printed.

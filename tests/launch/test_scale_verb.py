@@ -49,6 +49,24 @@ def test_workers_join_and_leave_and_nobody_else_stops(bed: CommandBed) -> None:
     assert bed.wait_for_end().ok
 
 
+def test_two_at_once_are_made_one_after_the_other(bed: CommandBed) -> None:
+    before = up(bed, ELASTIC)
+    for counts in ((6, 3), (4, 1), (2, 5)):
+        both = {count: bed.start("scale", f"worker={count}") for count in counts}
+        codes = {count: running.wait(60) for count, running in both.items()}
+        said = [running.output for running in both.values()]
+        made = [count for count, code in codes.items() if code == 0]
+        assert made, said
+        now = pids(bed)
+        assert len(now) - 1 in made, said
+        assert now["worker:0"] == before["worker:0"]
+        for count, running in both.items():
+            if codes[count]:
+                assert "try again when" in running.output or "another change" in running.output
+    bed.write("finish", "")
+    assert bed.wait_for_end().ok
+
+
 def test_a_second_up_scales_as_well(bed: CommandBed) -> None:
     before = up(bed, ELASTIC)
     assert "+ worker:2" in bed.done("up", "--workers", "3")
