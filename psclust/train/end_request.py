@@ -21,15 +21,16 @@ class EndRequest:
     in the ps: the run gets another number of workers. received, leaving: whether one has come
     since `listen`.
 
-    The step of a synchronous replica may not end any more: another, which died, starts again only
-    when all have left. So it does not wait for ever; what it leaves behind is as if it were killed.
+    One that has not begun leaves at once. The step of a synchronous replica may not end any more:
+    another, which died, starts again only when all have left. So it does not wait for ever. What
+    either leaves behind is as if it were killed.
     """
 
     def __init__(self) -> None:
         self.received = False
         self.leaving = False
-        self._task = ""
         self._patience_s = _PATIENCE_S
+        self._begun = False
         self._settled = threading.Event()
 
     def listen(self) -> None:
@@ -37,18 +38,30 @@ class EndRequest:
         signal.signal(signal.SIGUSR1, self._note)
 
     def listen_to_leave(self, task: str, *, in_step: bool) -> None:
-        """Also to SIGUSR2, as `task`. in_step: its steps wait for other replicas. Main thread
-        only."""
+        """Also to SIGUSR2, as `task`. in_step: its steps wait for other replicas, which also wait
+        for it to begin. Main thread only."""
         signal.signal(signal.SIGUSR2, self._note)
-        if in_step:
-            self._task = task
-            # The main thread, where handlers run, may be waiting for a step.
-            ours, pythons = socket.socketpair()
-            pythons.setblocking(False)
-            signal.set_wakeup_fd(pythons.detach(), warn_on_full_buffer=False)
-            threading.Thread(
-                target=self._give_up, args=(ours,), name="leaving", daemon=True
-            ).start()
+        # The main thread, where handlers run, may be waiting for a step.
+        ours, pythons = socket.socketpair()
+        pythons.setblocking(False)
+        signal.set_wakeup_fd(pythons.detach(), warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+
+        def await_signal() -> None:
+            while signal.SIGUSR2 not in ours.recv(64):
+                pass
+            self.leaving = True
+            if not in_step:
+                if not self._begun:
+                    _leave(f"{task} leaves before its first step")
+            elif not self._settled.wait(self._patience_s):
+                _leave(f"{task} leaves in the middle of a step that another does not end")
+
+        threading.Thread(target=await_signal, name="leaving", daemon=True).start()
+
+    def begin(self) -> None:
+        """From now on this process holds something that it has to give back."""
+        self._begun = True
 
     def took(self, step_s: float) -> None:
         """A step took so long, so another may."""
@@ -64,11 +77,8 @@ class EndRequest:
         else:
             self.received = True
 
-    def _give_up(self, signals: socket.socket) -> None:
-        while signal.SIGUSR2 not in signals.recv(64):
-            pass
-        self.leaving = True
-        if not self._settled.wait(self._patience_s):
-            LOG.warning("%s leaves in the middle of a step that another does not end", self._task)
-            sys.stdout.flush()
-            os._exit(0)
+
+def _leave(text: str) -> None:
+    LOG.info("%s", text)
+    sys.stdout.flush()
+    os._exit(0)

@@ -136,6 +136,7 @@ def _layout(job: Job, target: str) -> DeviceLayout:
 
 def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
+    job.end_request.begin()
     with open_setup(session, job.context) as (setup, thread):
         building = thread.submit(_callable, client, session, 0)
         source = client.variables.prepare(setup, client.saver.checkpoints, session)

@@ -84,8 +84,6 @@ def train(job: Job) -> int:
 
 def _train(job: Job) -> int:
     context = job.context
-    if job.end_request.leaving and not context.in_step:
-        return 0  # the others need not know
     if context.task is not None and context.replication == BETWEEN_GRAPH:
         replica = Chief(job) if context.is_chief else Replica(job)
         recover(replica.attempt, context, lambda: job.reporter.steps)

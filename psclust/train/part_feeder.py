@@ -50,12 +50,6 @@ class PartFeeder:
         self._begin = tf.group(*[data.initializer for data in inputs])
         self._slot = slot
         self._claims: _Claims | None = None
-        self._began = False
-
-    @property
-    def began(self) -> bool:
-        """Whether this process may hold parts."""
-        return self._began
 
     def start(self, session: Session) -> None:
         """Begins the inputs with the parts that this replica holds, each after its last batch that
@@ -64,7 +58,7 @@ class PartFeeder:
         claims = self._claims
         if claims is None or claims.session is not session:
             self.end()
-            me, self._began = secrets.randbits(62) + 1, True
+            me = secrets.randbits(62) + 1
             session.run(self._ops.join, {self._ops.slot: self._slot, self._ops.me: me})
             claims = self._claims = _Claims(session, me, len(self._upcoming))
         claims.pause()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,26 @@ def test_all_leave_together_and_others_go_on_with_the_live_variables(
     training.start_all()
     assert _counts(training) == {1}
     assert "restored" not in training.log(clients[0])
+
+
+def test_one_that_leaves_before_its_first_step_is_missed_by_nobody(processes: Start) -> None:
+    training = _start(processes, "between-graph", False, workers_at_first=1, examples=3000)
+    training.reach("worker:0", 10)
+    training.workers = 3
+    for worker in ("worker:1", "worker:2"):
+        training.start(worker)
+    wait_until(lambda: _listens(training.clients["worker:1"].pid), what="a worker that listens")
+    training.signal("worker:1", signal.SIGUSR2)
+    wait_until(lambda: training.clients["worker:1"].exitcode == 0, what="the end of worker:1")
+    assert "worker:1 leaves" in training.log("worker:1")
+    assert _counts(training) == {1}
+
+
+def _listens(pid: int) -> bool:
+    """Whether the process has a handler of SIGUSR2."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (signal.SIGUSR2 - 1) & 1)
 
 
 def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(processes: Start) -> None:

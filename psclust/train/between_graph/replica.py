@@ -128,8 +128,6 @@ class Replica:
 
     def attempt(self) -> None:
         """Trains in one session, to the end of the training."""
-        if self.job.end_request.leaving and self._is_unknown:
-            return
         config = session_config(self.job.context)
         try:
             with explained(self.graph), open_session(self._target, self.graph, config) as session:
@@ -149,11 +147,6 @@ class Replica:
         # cut as the chief's and where the chief has it.
         self._build(replace(self.job.context.layout, decided=decided or Decided()))
         self.attempt()
-
-    @property
-    def _is_unknown(self) -> bool:
-        """Whether no other process has to know if this one leaves."""
-        return self.parts is not None and not (self.parts.began or self.job.context.in_step)
 
     def agree(self, session: Session) -> Decided | None:
         """The chief's cuts and placement, if this graph has the same variables otherwise. Raises
@@ -232,6 +225,7 @@ class Replica:
 
     def _train_alone(self, session: Session, run: Callable[..., Any]) -> None:
         """Asynchronous: waits for no other replica, unless this one is too far ahead."""
+        self.job.end_request.begin()
         if self.parts is not None:
             self.mark(session, self.number, End.TRAINS)
         self._start_input(session)
