@@ -297,7 +297,7 @@ class Replica:
             while token is not None:
                 self._step_until_end(session, participant, token)
                 token = participant.leave()
-        if self.parts is not None:
+        if self.parts is not None and self.stop.is_to_leave(session):
             self.parts.leave(session)
 
     def _step_until_end(
