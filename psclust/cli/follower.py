@@ -11,12 +11,12 @@ from psclust.cli.output import duration
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_reader import LogReader
 from psclust.rundir.log_tail import tail_offsets
-from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.rundir.status import DROPPED, RunStatus, TaskStatus
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 
 _SCREEN = 20  # lines that are still on the user's screen
-_OVER = ("done", "failed", "stopped", "dropped", "backoff")  # phases of a task without a process
+_OVER = ("done", "failed", "stopped", "backoff", DROPPED)  # phases of a task without a process
 
 
 class Follower:

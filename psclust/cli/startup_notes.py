@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from psclust.cli.summary import is_up, render_up, render_waits
 from psclust.plan.task_plan import Plan
-from psclust.rundir.status import RunStatus
+from psclust.rundir.status import DROPPED, RunStatus
 
 _SETTLE_S = 0.5  # for programs that fail at once
 _QUIET_S = 3.0  # before a wait is worth a note
@@ -50,5 +50,5 @@ class StartupNotes:
 def _has_started(status: RunStatus) -> bool:
     """Whether every task has a process; psclust's own servers answer before programs start."""
     return status.phase == "live" and all(
-        task.phase in ("running", "done") or task.role == "side" for task in status.tasks
+        task.phase in ("running", "done", DROPPED) or task.role == "side" for task in status.tasks
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 from psclust.cli import output, streams
@@ -11,7 +12,7 @@ from psclust.plan.task_plan import Plan
 from psclust.rundir.events_file import read_events
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.run_totals import RunTotals, run_totals
-from psclust.rundir.status import RunStatus
+from psclust.rundir.status import DROPPED, RunStatus
 from psclust.spec.cluster import LOCALHOST
 from psclust.spec.jobs import BETWEEN_GRAPH, replica_jobs
 from psclust.spec.plurals import counted
@@ -19,7 +20,7 @@ from psclust.spec.plurals import counted
 
 def is_up(plan: Plan, status: RunStatus) -> bool:
     """Whether all tasks that the run needs have started and every server answers."""
-    needed = [task for task in status.tasks if task.role != "side"]
+    needed = [task for task in status.tasks if task.role != "side" and task.phase != DROPPED]
     listening = {str(entry.task) for entry in plan.tasks if entry.listens}
     fit = all(
         task.phase in ("running", "done") and (task.served or task.task not in listening)
@@ -48,9 +49,8 @@ def render_waits(plan: Plan, status: RunStatus) -> str:
 
 def render_up(plan: Plan, status: RunStatus) -> str:
     """One line; without a program, also how to dial the servers."""
-    jobs: dict[str, int] = {}
-    for task in plan.tasks:
-        jobs[task.task.job] = jobs.get(task.task.job, 0) + 1
+    without = {task.task for task in status.tasks if task.phase == DROPPED}
+    jobs = Counter(entry.task.job for entry in plan.tasks if str(entry.task) not in without)
     text = f"{plan.name} is up: " + ", ".join(counted(count, job) for job, count in jobs.items())
     if all(task.serves for task in plan.tasks):
         worker = next(

@@ -11,10 +11,10 @@ from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.agent.standing_protocol import STAY_HERE
 from psclust.control.certificates import Authority
-from psclust.errors import HostError, StartError
+from psclust.errors import HostError, PsclustError, StartError
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_environment import HostEnvironment
-from psclust.reach.fan_out import on_each
+from psclust.reach.fan_out import all_or_error, attempt_on_each, on_each
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
 from psclust.rundir.log_tail import last_line
@@ -63,10 +63,12 @@ def start_agents(
     settings: AgentSettings,
     started: Callable[[AgentAccess], None],
     traffic: Authority | None = None,
+    failed: Callable[[Mapping[str, str]], None] | None = None,
 ) -> dict[str, AgentReply]:
     """Start an agent on every host of `folders`, in parallel; `started` is called with each as soon
     as it accepts connections. traffic: the authority of the run's forwarders; None: a new one.
-    Raises StartError with a line for each failure."""
+    failed: takes the hosts without an agent and the reasons, and may refuse them. Raises StartError
+    with a line for each failure."""
     authority = Authority(settings.name)
     launcher = authority.launcher()
     traffic = traffic or Authority(f"{settings.name} traffic")
@@ -111,7 +113,11 @@ def start_agents(
         )
         return reply
 
-    return on_each(list(folders), start)
+    outcomes = attempt_on_each(list(folders), start)
+    if failed is None:
+        return all_or_error(outcomes)
+    failed({host: str(each) for host, each in outcomes.items() if isinstance(each, PsclustError)})
+    return {host: each for host, each in outcomes.items() if not isinstance(each, PsclustError)}
 
 
 def remote_hosts(

@@ -11,7 +11,7 @@ from psclust.errors import StartError
 from psclust.launch.live_change import Change, described
 from psclust.launch.status_stream import StatusStream
 from psclust.plan.task_plan import Plan
-from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.rundir.status import DROPPED, RunStatus, TaskStatus
 from psclust.spec.cluster import Task
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _FIRST_STEP_S = 120.0  # for programs to build their graph and make a step
 _LOOK_S = 0.2
 _UP = ("running", "done")
-_WITHOUT = "dropped"  # a worker for which there is no place
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def _missing(change: Change, status: RunStatus | None) -> list[str]:
 
 
 def _is_up(task: TaskStatus | None, attempt: int) -> bool:
-    if task is not None and task.phase == _WITHOUT:
+    if task is not None and task.phase == DROPPED:
         return True
     return task is not None and task.phase in _UP and task.attempt > attempt
 

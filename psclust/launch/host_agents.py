@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from psclust.agent.lease import LOGIN_S, granted_s
 from psclust.errors import PsclustError, UsageError
 from psclust.forward.tls import PYTHON
 from psclust.launch.footprints import record_footprints
+from psclust.launch.missing_hosts import MissingHosts
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.encryption import is_encrypted, open_because
@@ -66,10 +67,11 @@ def start_host_agents(
     client: SupervisorClient,
     connections: Connections,
     say: Callable[[str], None],
+    missing: MissingHosts | None = None,
 ) -> dict[str, RemoteHost]:
     """Start an agent on every host of `connections` and connect the supervisor to it; returns what
-    the plan needs to know about each of these hosts. `say` gets lines for the user. Raises
-    StartError with all failures together."""
+    the plan needs to know about each of these hosts. `say` gets lines for the user. missing: takes
+    the hosts without which the run starts. Raises StartError with all failures together."""
     from psclust.control.bootstrap import (
         common_addresses,
         remote_hosts,
@@ -82,7 +84,7 @@ def start_host_agents(
     if file.encrypt is None and (reason := open_because(file, request.layout)):
         say(f"what tasks send each other is not encrypted: {reason}")
     with HostPythons(connections, candidates(file.python)) as pythons:
-        facts = _fit_hosts(pythons, _seen_here(request))
+        facts = _fit_hosts(pythons, _seen_here(request), missing)
         own = {host: each.address for host, each in facts.items() if each.address is not None}
         folders = {
             host: agent_folder(each.state, request.cluster.name, folder.id, host)
@@ -92,7 +94,7 @@ def start_host_agents(
         if host_maker(file.reach_by) is None:
             # Before anything is left there.
             record_footprints(request.cluster, run, file, facts, folders)
-            _record_agents(folder, file)
+            _record_agents(folder, file, facts)
         agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
         settings = _settings(request, connections, agent_folders, own)
         replies = start_agents(
@@ -101,6 +103,7 @@ def start_host_agents(
             settings,
             lambda access: client.add_agents([access]),
             _traffic(request, client) if settings.encrypt else None,
+            missing.add if missing is not None else None,
         )
         addresses = common_addresses(client, replies, settings)
     _say_slow_tls(replies, say)
@@ -158,10 +161,12 @@ def _say_slow_tls(replies: Mapping[str, AgentReply], say: Callable[[str], None])
         )
 
 
-def _record_agents(folder: RunFolder, file: ClusterFile) -> None:
+def _record_agents(folder: RunFolder, file: ClusterFile, started: Collection[str]) -> None:
     """Of a run that is live already, beside those that it has."""
     earlier, agents = read_agents(folder), _agents_of(file)
-    write_agents(folder, replace(earlier, hosts=agents.hosts) if earlier else agents)
+    there = {*started, *(earlier.hosts if earlier else ())}
+    hosts = tuple(host for host in agents.hosts if host in there)
+    write_agents(folder, replace(earlier or agents, hosts=hosts))
 
 
 def _agents_of(file: ClusterFile) -> LiveAgents:
@@ -209,10 +214,12 @@ def _agent_folders(
     }
 
 
-def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, HostFacts]:
-    """The facts about every host. Raises StartError with all problems of all hosts, failed log-ins
-    among them."""
-    from psclust.reach.doctor.finding import refuse_problems
+def _fit_hosts(
+    pythons: HostPythons, files: Mapping[str, int], missing: MissingHosts | None
+) -> dict[str, HostFacts]:
+    """The facts about every host but those that are `missing`. Raises StartError with all problems
+    of all hosts, failed log-ins among them."""
+    from psclust.reach.doctor.finding import problems_of, refuse_problems
     from psclust.reach.doctor.quick_checks import quick
     from psclust.reach.python.host_facts import try_gather_facts
 
@@ -220,12 +227,21 @@ def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Host
     facts = {
         host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)
     }
-    failures = [
-        *pythons.connections.failures.values(),
-        *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)),
-    ]
-    refuse_problems(quick(facts.values()), list(dict.fromkeys(failures)))
-    return facts
+    failures = {
+        **pythons.connections.failures,
+        **{
+            host: str(outcome)
+            for host, outcome in outcomes.items()
+            if isinstance(outcome, PsclustError)
+        },
+    }
+    findings = quick(facts.values())
+    if missing is None or not missing.may_be:
+        refuse_problems(findings, list(dict.fromkeys(failures.values())))
+        return facts
+    unfit = {**problems_of(findings), **failures}
+    missing.add(unfit)
+    return {host: each for host, each in facts.items() if host not in unfit}
 
 
 def _seen_here(request: UpRequest) -> dict[str, int]:

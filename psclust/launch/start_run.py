@@ -15,6 +15,7 @@ from psclust.launch.earlier_agents import end_earlier_agents
 from psclust.launch.held_run import HeldRun
 from psclust.launch.host_agents import other_hosts, start_host_agents
 from psclust.launch.job_runs import job_folder
+from psclust.launch.missing_hosts import MissingHosts
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost, reached
@@ -89,8 +90,13 @@ def start_run(
         for each in earlier:
             remove_hosts(each)
         make_hosts(run.folder, request.file, say)
+        missing = MissingHosts(request.file)
         with log_in(request.file, hosts) as connections:
-            remote_hosts = start_host_agents(request, run.folder, run.client, connections, say)
+            remote_hosts = start_host_agents(
+                request, run.folder, run.client, connections, say, missing
+            )
+        missing.tell(say)
+        request = replace(request, layout=missing.layout() or request.layout)
     plan = plan_run(request, run.folder, run.client, remote_hosts)
     for note in plan.notes:
         say(f"psclust: {note}")

@@ -15,6 +15,10 @@ QUEUED = "queued"  # the phase of a run whose batch job has not started
 SAVED_CODE = 75
 
 
+# The phase of a worker that the run goes on without.
+DROPPED = "dropped"
+
+
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
     """One task. exit_code: as a shell shows it (128+n for a signal). since: seconds since the

@@ -22,12 +22,12 @@ from psclust.cli.streams import reader_has_left
 from psclust.errors import UsageError
 from psclust.launch.job_runs import JobRuns
 from psclust.rundir.folder import ClusterFolder, RunFolder
-from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.rundir.status import DROPPED, RunStatus, TaskStatus
 from psclust.rundir.timed_lines import LogLine, TimedLog, merged
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
 
-OVER = ("done", "failed", "stopped", "dropped", "backoff")  # phases of a task without a process
+OVER = ("done", "failed", "stopped", "backoff", DROPPED)  # phases of a task without a process
 _POLL_S = 0.1
 
 

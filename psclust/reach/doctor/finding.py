@@ -60,10 +60,19 @@ def refuse_problems(findings: Iterable[Finding], failures: Sequence[str] = ()) -
     """Raises StartError with a line for each problem, after the lines of `failures`: hosts that
     could not be checked."""
     lines = [*failures]
-    lines += [
-        f"{one.host}: {one.text}. {one.remedy}".rstrip()
-        for one in findings
-        if one.level == "problem"
-    ]
+    lines += [_line(one) for one in findings if one.level == "problem"]
     if lines:
         raise StartError("\n".join(lines))
+
+
+def problems_of(findings: Iterable[Finding]) -> dict[str, str]:
+    """Host -> the lines of its problems; none for a host that has none."""
+    found: dict[str, str] = {}
+    for one in findings:
+        if one.level == "problem":
+            found[one.host] = "\n".join([*filter(None, [found.get(one.host)]), _line(one)])
+    return found
+
+
+def _line(problem: Finding) -> str:
+    return f"{problem.host}: {problem.text}. {problem.remedy}".rstrip()
