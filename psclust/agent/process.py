@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +155,8 @@ def start(request: AgentRequest) -> str:
     folder = RunFolder(Path(request.folder))
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.create()
+        with suppress(FileExistsError):  # of an agent that this run has lost here
+            folder.create()
     except OSError as error:
         raise StartError(
             f"{error.filename}: {error.strerror}; run folders of {request.host} are there. "

@@ -13,7 +13,13 @@ from psclust.errors import PsclustError
 from psclust.launch.change_lock import changing_alone
 from psclust.launch.change_wait import Made, wait_until_made
 from psclust.launch.host_agents import start_host_agents
-from psclust.launch.host_change import SAME_HOSTS, HostChange, let_hosts_go, with_hosts
+from psclust.launch.host_change import (
+    SAME_HOSTS,
+    HostChange,
+    let_hosts_go,
+    taken_back,
+    with_hosts,
+)
 from psclust.launch.live_change import (
     Change,
     LiveRun,
@@ -55,7 +61,7 @@ def changed(
 
     with SupervisorClient(folder) as client:
         with changing_alone(folder):
-            run = find_live_run(cluster, folder, job_runs().status(folder))
+            run = taken_back(find_live_run(cluster, folder, job_runs().status(folder)), hosts)
             file = wanted(cluster.name, with_hosts(run, hosts) if hosts else run.file)
             alike = why_alike(run, file)
             change = _change(run, file, hosts, client, say) if alike is None else None

@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING
 
 from psclust.cli import output
 from psclust.cli.follower import Follower
@@ -21,6 +23,7 @@ from psclust.errors import MissingPackageError, StartError, UsageError
 from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.live_run import claim_or_change
+from psclust.launch.missing_hosts import may_come_back
 from psclust.launch.preflight import refuse_too_few_files, refuse_what_cannot_start
 from psclust.launch.start_run import claim_name, start_run
 from psclust.launch.status_stream import StatusStream
@@ -29,13 +32,16 @@ from psclust.launch.up_request import UpRequest
 from psclust.plan.diff import Changes
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
-from psclust.reach.ways import batch_of
+from psclust.reach.ways import batch_of, connect
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import SAVED_CODE, RunStatus
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
 from psclust.supervise.pace import Pace
+
+if TYPE_CHECKING:
+    from psclust.launch.returning_hosts import ReturningHosts
 
 _REDRAW_S = 0.05
 
@@ -146,7 +152,14 @@ def _start_and_stay(
         follower = (
             _top_follower(run, view, plan) if top else Follower(folder, view, shown=plan.notes)
         )
-        status = _follow(run, statuses, follower, StartupNotes(plan), interrupts, detach=detach)
+        returning = None if detach else _returning(request, folder)
+        try:
+            status = _follow(
+                run, statuses, follower, StartupNotes(plan), interrupts, returning, detach=detach
+            )
+        finally:
+            if returning is not None:
+                returning.close()
         if detach and status is not None and not status.ended:
             run.client.detach()
             view.close()
@@ -160,6 +173,17 @@ def _start_and_stay(
         if keep and run.board is not None:
             output.say(f"psclust: {keep_board(run.board)}")
         return code
+
+
+def _returning(request: UpRequest, folder: RunFolder) -> ReturningHosts | None:
+    """Takes back hosts that answer again, where the run can go on without them."""
+    if not may_come_back(request.file):
+        return None
+    from psclust.launch.returning_hosts import ReturningHosts
+
+    returning = ReturningHosts(request.cluster, folder, partial(connect, partial=True))
+    returning.start()
+    return returning
 
 
 def _top_follower(run: HeldRun, view: output.LiveView, plan: Plan) -> Follower:
@@ -180,6 +204,7 @@ def _follow(
     follower: Follower,
     notes: StartupNotes,
     interrupts: Interrupts,
+    returning: ReturningHosts | None,
     *,
     detach: bool,
 ) -> RunStatus | None:
@@ -203,6 +228,8 @@ def _follow(
                 follower.view.note(line)
             if detach and notes.over:
                 return status
+        for line in returning.told() if returning is not None else ():
+            follower.view.note(line)
         if interrupts.saving and not saving:
             saving = run.ask_to_save(f"saved and stopped ({interrupts.saving})", SAVED_CODE)
             follower.view.note(

@@ -113,7 +113,13 @@ def start_agents(
         )
         return reply
 
-    outcomes = attempt_on_each(list(folders), start)
+    return _replies(attempt_on_each(list(folders), start), failed)
+
+
+def _replies(
+    outcomes: Mapping[str, AgentReply | PsclustError],
+    failed: Callable[[Mapping[str, str]], None] | None,
+) -> dict[str, AgentReply]:
     if failed is None:
         return all_or_error(outcomes)
     failed({host: str(each) for host, each in outcomes.items() if isinstance(each, PsclustError)})

@@ -44,9 +44,12 @@ class RemoteTransport(Transport):
 
     def add_agents(self, agents: Iterable[AgentAccess]) -> None:
         for access in agents:
+            earlier = self._agents.get(access.host)
             self._agents[access.host] = AgentClient(
                 access, self._folder, self._listener, self._suspended
             )
+            if earlier is not None:
+                earlier.stop()
 
     def take_agents(self, hosts: Iterable[str]) -> dict[str, AgentClient]:
         """Of these hosts, by name; the caller stops them."""
@@ -154,6 +157,9 @@ class RemoteTransport(Transport):
             return self._folder.progress(task).read_text(encoding="utf-8")
         except (OSError, ValueError):
             return None
+
+    def has_agent(self, host: str) -> bool:
+        return host in self._agents and not self._agents[host].is_lost
 
     def silent(self) -> list[str]:
         """Hosts without contact for some time."""

@@ -135,7 +135,8 @@ class SupervisorService:
 
     def _probe(self, request: Sequence[str]) -> str:
         check_addresses(request)
-        agents = self._supervisor.call(self._transport.agents)
+        known = self._supervisor.call(self._transport.agents)
+        agents = {host: agent for host, agent in known.items() if not agent.is_lost}
         found = on_all(agents, lambda agent: agent.probe(request))
         return json.dumps(dict(zip(agents, found, strict=True)))
 

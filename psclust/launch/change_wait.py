@@ -88,18 +88,18 @@ def _missing(change: Change, status: RunStatus | None) -> list[str]:
     anew = {str(task) for task in change.changes.changed}
     if change.saves:
         anew |= {str(entry.task) for entry in change.plan.tasks if entry.role != "side"}
+    back = {str(task) for task in change.back}
     wanted = {str(entry.task): entry.role for entry in change.plan.tasks}
     return [
         task
         for task, role in wanted.items()
         if not _is_up(found.get(task), change.attempts.get(task, 0) if task in anew else 0)
+        and not (task not in back and task in found and found[task].phase == DROPPED)
         and role != "side"
     ]
 
 
 def _is_up(task: TaskStatus | None, attempt: int) -> bool:
-    if task is not None and task.phase == DROPPED:
-        return True
     return task is not None and task.phase in _UP and task.attempt > attempt
 
 

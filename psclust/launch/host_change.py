@@ -53,6 +53,14 @@ def parse_host_change(texts: Sequence[str]) -> HostChange:
     return change
 
 
+def taken_back(run: LiveRun, change: HostChange) -> LiveRun:
+    """The run, with the hosts that it had lost and that join it again. Only an elastic one can go
+    on with them beside tasks that have moved."""
+    names = {host.name for host in change.added}
+    returning = tuple(host for host in run.plan.lost if host in names and run.file.is_elastic)
+    return replace(run, returning=returning)
+
+
 def with_hosts(run: LiveRun, change: HostChange) -> ClusterFile:
     """The file of the run with other hosts, on which its tasks need not fit. Raises UsageError."""
     file, name = run.file, run.cluster.name
@@ -62,21 +70,22 @@ def with_hosts(run: LiveRun, change: HostChange) -> ClusterFile:
             f"{_FLAG}: {name} runs on this machine alone. End it (psclust down {name}), and start "
             f"it on hosts (psclust up {_FLAG})."
         )
-    if _are_given(file):
+    if are_given(file):
         raise UsageError(
             f"{_FLAG}: the hosts of {name} were given to it ({file.reach_by}), so it keeps them."
         )
     for host in change.added:
-        if host.name in run.plan.lost:
+        if host.name in run.lost:
             raise UsageError(f"{_FLAG} +{host.name}: lost by this run, which goes on without it.")
-        if host.name in there:
+        if host.name in there and host.name not in run.returning:
             raise UsageError(f"{_FLAG} +{host.name}: is a host of {name} already.")
     for removed in change.removed:
         if removed not in there:
             raise UsageError(
                 f"{_FLAG} -{removed}: is no host of {name}; it has {', '.join(there)}."
             )
-    hosts = [host for host in file.hosts if host.name not in change.removed]
+    other = {*change.removed, *(host.name for host in change.added)}
+    hosts = [host for host in file.hosts if host.name not in other]
     # With other hosts and counts the default may be another one.
     encrypt = any(host.forwarder for host in run.inputs.remote_hosts.values())
     changed = file.model_copy(update={"hosts": [*hosts, *change.added], "encrypt": encrypt})
@@ -85,7 +94,7 @@ def with_hosts(run: LiveRun, change: HostChange) -> ClusterFile:
     return changed
 
 
-def _are_given(file: ClusterFile) -> bool:
+def are_given(file: ClusterFile) -> bool:
     """Whether the hosts are those of a batch job, or made for the run."""
     maker, batch = host_maker(file.reach_by), batch_of(file.reach_by)
     return file.found is not None or maker is not None or batch is not None

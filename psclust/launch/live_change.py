@@ -4,7 +4,7 @@ placement, made of what it was started with."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
-from psclust.rundir.status import QUEUED, RunStatus
+from psclust.rundir.status import DROPPED, QUEUED, RunStatus
 from psclust.spec.checks import check
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
@@ -37,13 +37,20 @@ SCALED = (PS, WORKER)
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A run of a psclust program, all of whose tasks are up."""
+    """A run of a psclust program, all of whose tasks are up. returning: hosts that it had lost,
+    and that join it again."""
 
     cluster: ClusterFolder
     folder: RunFolder
     status: RunStatus
     plan: Plan
     inputs: PlanInputs
+    returning: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Hosts that it goes on without."""
+        return tuple(host for host in self.plan.lost if host not in self.returning)
 
     @property
     def file(self) -> ClusterFile:
@@ -54,7 +61,7 @@ class LiveRun:
 class Change:
     """A change that a supervisor has taken over. saves: all tasks start again from a checkpoint.
     attempts: of each task, before. step: that the programs had reached, before. notes: of the run
-    so far."""
+    so far. back: workers that the run did without, and that have a place again."""
 
     plan: Plan
     changes: Changes
@@ -62,11 +69,17 @@ class Change:
     attempts: Mapping[str, int]
     step: int
     notes: tuple[str, ...]
+    back: tuple[Task, ...] = ()
 
     @property
     def pauses(self) -> bool:
         """Whether no step is made for a while."""
-        return self.saves or any(self.plan[task].leaves for task in self.changes.changed)
+        return self.saves or any(self.plan[task].leaves for task in self.again)
+
+    @property
+    def again(self) -> tuple[Task, ...]:
+        """The tasks that stop, and start again."""
+        return tuple(task for task in self.changes.changed if task not in self.back)
 
 
 def find_live_run(cluster: ClusterFolder, folder: RunFolder, status: RunStatus) -> LiveRun:
@@ -151,7 +164,7 @@ def with_policy(file: ClusterFile, policy: str) -> ClusterFile:
 def request_of(run: LiveRun, file: ClusterFile) -> UpRequest:
     """Of the run, with another file."""
     inputs, launcher = run.inputs, run.inputs.launcher
-    layout = lay_out(file, run.plan.lost, run.plan.hosts)
+    layout = lay_out(file, run.lost, run.plan.hosts)
     here = Run(run.folder.id, str(run.folder.path), inputs.job_restarts)
     return UpRequest(
         file,
@@ -177,7 +190,8 @@ def change_run(
     names = {host.name for host in file.hosts}
     known = {**run.inputs.remote_hosts, **joined}
     remote_hosts = {host: known[host] for host in known if host in names}
-    plan = plan_run(request, run.folder, client, remote_hosts, run.plan)
+    there = replace(run.plan, lost=run.lost)
+    plan = plan_run(request, run.folder, client, remote_hosts, there)
     changes = compare(run.plan, plan)
     if not changes:
         if remote_hosts.keys() != run.inputs.remote_hosts.keys():
@@ -195,7 +209,9 @@ def change_run(
     status = client.apply(plan, save=saves)
     record_plan_inputs(request, run.folder, remote_hosts)
     record_cluster(request, run.folder)
-    return Change(plan, changes, saves, attempts, max(steps, default=0), status.notes)
+    without = {task.task for task in run.status.tasks if task.phase == DROPPED}
+    back = tuple(task for task in changes.changed if str(task) in without)
+    return Change(plan, changes, saves, attempts, max(steps, default=0), status.notes, back)
 
 
 def described(change: Change) -> str:
@@ -207,10 +223,10 @@ def described(change: Change) -> str:
     if not change.pauses:
         again = ("starts again", "start again")
     parts = [
-        _clause(tuple(changes.changed), *again),
-        _clause(changes.added, "joins", "join"),
+        _clause(change.again, *again),
+        _clause((*change.back, *changes.added), "joins", "join"),
         _clause(changes.removed, "leaves", "leave"),
-        None if changes.changed else "nobody else stops",
+        None if change.again else "nobody else stops",
     ]
     return "; ".join(filter(None, parts))
 

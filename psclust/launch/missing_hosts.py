@@ -7,8 +7,16 @@ from collections.abc import Callable, Mapping
 
 from psclust.errors import NoRoomError, StartError, UsageError
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
+from psclust.reach.ways import batch_of, host_maker
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.worker_range import least_workers
+
+
+def may_come_back(file: ClusterFile) -> bool:
+    """Whether hosts that are missing may join the run later: it does without some, and they were
+    not given to it."""
+    given = file.found is not None or batch_of(file.reach_by) or host_maker(file.reach_by)
+    return bool(file.hosts) and least_workers(file) is not None and not given
 
 
 class MissingHosts:

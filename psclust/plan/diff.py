@@ -69,7 +69,13 @@ def must_save(new: Plan, changes: Changes) -> bool:
 def compare(old: Plan, new: Plan) -> Changes:
     before = {entry.task: entry for entry in old.tasks}
     after = {entry.task: entry for entry in new.tasks}
-    differing = {task: _difference(before[task], after[task]) for task in after if task in before}
+    back = {*old.lost} - {*new.lost}
+    differing = {
+        task: _difference(before[task], after[task])
+        or ("host" if before[task].host in back else "")
+        for task in after
+        if task in before
+    }
     return Changes(
         added=tuple(task for task in after if task not in before),
         removed=tuple(task for task in before if task not in after),

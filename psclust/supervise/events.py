@@ -66,10 +66,11 @@ class Death:
 @dataclass(frozen=True, slots=True)
 class Apply:
     """Take over a plan, the first or a changed one. save: have the programs save and end first, and
-    start every task again."""
+    start every task again. joined: hosts that were lost, and are hosts of the run again."""
 
     plan: Plan
     save: bool = False
+    joined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,17 @@ def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Out
     return replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
 
 
+def with_hosts_back(state: RunState, hosts: Sequence[str]) -> RunState:
+    """These hosts have an agent again, which runs nothing yet."""
+    if not hosts:
+        return state
+    return replace(
+        state,
+        lost=tuple(host for host in state.lost if host not in hosts),
+        missed=tuple(event for event in state.missed if event.host not in hosts),
+    )
+
+
 def lacks_host(state: RunState, entry: TaskState) -> bool:
     """Whether the run needs the task, and its host is lost."""
     return (

@@ -38,7 +38,12 @@ from psclust.supervise.events import (
     TaskEvent,
     Tick,
 )
-from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
+from psclust.supervise.host_loss import (
+    lacks_host,
+    lose_host,
+    lose_missed_hosts,
+    with_hosts_back,
+)
 from psclust.supervise.plan_change import (
     apply_plan,
     go_on_with_plan,
@@ -62,6 +67,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
     state = note_sign(state, event, now)
     match event:
         case Apply():
+            state = with_hosts_back(state, event.joined)
             take_over = save_and_apply if event.save else apply_plan
             state, actions = take_over(state, event.plan, now)
         case Stop():

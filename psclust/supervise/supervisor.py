@@ -143,10 +143,12 @@ class Supervisor:
         lost, or is to wait for a training that is over."""
 
         def work() -> RunStatus:
-            self._refuse_lost(plan)
+            there = {host for host in self._state.lost if self._transport.has_agent(host)}
+            joined = tuple(sorted(there - {*plan.lost}))
+            self._refuse_lost(plan, joined)
             if save and is_training_over(self._state):
                 raise UsageError(f"{self.name}: the training is over, and the run is about to end.")
-            self._take_over(plan, save=save)
+            self._take_over(plan, save=save, joined=joined)
             return self.status()
 
         return self._mailbox.call(work)
@@ -283,8 +285,9 @@ class Supervisor:
     def inspector(self) -> Inspector:
         return self._transport.inspector()
 
-    def _refuse_lost(self, plan: Plan) -> None:
-        gone = {entry.host for entry in plan.tasks} & set(self._state.lost) - set(plan.lost)
+    def _refuse_lost(self, plan: Plan, joined: Sequence[str]) -> None:
+        lost = set(self._state.lost) - {*plan.lost, *joined}
+        gone = {entry.host for entry in plan.tasks} & lost
         if gone:
             names = ", ".join(sorted(gone))
             raise UsageError(
@@ -292,9 +295,9 @@ class Supervisor:
                 "if it was lost just now, try again."
             )
 
-    def _take_over(self, plan: Plan, *, save: bool = False) -> None:
+    def _take_over(self, plan: Plan, *, save: bool = False, joined: tuple[str, ...] = ()) -> None:
         write_required(self.folder.plan, plan.to_json())
-        self._handle(events.Apply(plan, save))
+        self._handle(events.Apply(plan, save, joined))
 
     def _move(self, move: events.Move) -> None:
         # Loads the planner and the reader of cluster files. A run on this machine alone, which

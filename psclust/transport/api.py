@@ -81,6 +81,10 @@ class Transport(Protocol):
     def progress(self, task: Task) -> str | None:
         """Content of the task's progress file, None if there is none."""
 
+    def has_agent(self, host: str) -> bool:
+        """Whether tasks can start on another host: its agent is not lost."""
+        return False
+
     def silent(self) -> Collection[str]:
         """Hosts without contact for some time."""
 

@@ -23,7 +23,7 @@ def write(far: CommandBed, listed: str, worker: str, keys: str = "") -> None:
         "psclust.yaml",
         f"hosts: {listed}\nprogram: standing:program\ninput: handed_out\npreload: false\n"
         f"jobs: {{ps: 1, worker: {{{worker}, python: {interpreter(far)}}}}}\n"
-        f"deadlines: {{lease: 5, stop: 2}}\n{keys}",
+        f"deadlines: {{lease: 5, detached: 5, stop: 2}}\n{keys}",
     )
 
 
@@ -40,6 +40,13 @@ def steps(bed: CommandBed) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
+def is_up(bed: CommandBed) -> None:
+    wait_until(
+        lambda: {task.phase for task in bed.status().tasks} == {"running"} and steps(bed),
+        what="all tasks, and a step",
+    )
+
+
 def goes_on(bed: CommandBed) -> None:
     made = steps(bed)
     wait_until(lambda: steps(bed) > made + 20, what="more steps")
@@ -49,7 +56,7 @@ def goes_on(bed: CommandBed) -> None:
 def test_a_run_goes_on_without_a_lost_host_and_ends_well(far: CommandBed, hosts: HostBed) -> None:
     write(far, "h1:2, h2:1, h3:1", "count: 3, min: 2, max: 4")
     up = far.start("up")
-    goes_on(far)
+    is_up(far)
     before = pids(far)
     assert tasks(far)["worker:1"].host == "h3"
     hosts[2].cut()
@@ -63,10 +70,29 @@ def test_a_run_goes_on_without_a_lost_host_and_ends_well(far: CommandBed, hosts:
         }
         said = far.fails(2, "scale", "worker=5")
         assert "worker=5: found 5, more than max: 4; write 4 or less." in said
-        far.write("finish", "")
-        assert up.wait() == 0, up.output
     finally:
         hosts[2].heal()
+    up.until("h3 is back: worker:1 joins; nobody else stops")
+    assert far.wait_for("worker:1", "running", attempt=2).host == "h3"
+    assert {**pids(far), "worker:1": 0} == {**before, "worker:1": 0}
+    far.write("finish", "")
+    assert up.wait() == 0, up.output
+
+
+@isolated
+def test_a_host_comes_back_to_a_detached_run_on_request(far: CommandBed, hosts: HostBed) -> None:
+    write(far, "h1:2, h2:1, h3:1", "count: 3, min: 2", "encrypt: false\n")
+    far.done("up", "-d")
+    is_up(far)
+    before = pids(far)
+    hosts[2].end_programs()
+    far.wait_for("worker:1", "dropped")
+    said = far.done("scale", "-H", "+h3")
+    assert "worker:1 joins; nobody else stops" in said
+    assert far.wait_for("worker:1", "running", attempt=2).host == "h3"
+    assert {**pids(far), "worker:1": 0} == {**before, "worker:1": 0}
+    far.write("finish", "")
+    assert far.wait_for_end().ok
 
 
 @isolated
@@ -75,7 +101,7 @@ def test_a_graph_that_knows_all_workers_is_made_anew_when_a_host_is_lost(
 ) -> None:
     write(far, "h1:2, h2:1, h3:1", "count: 3, min: 2", "update: sync\n")
     up = far.start("up")
-    goes_on(far)
+    is_up(far)
     before = tasks(far)
     lost = next(task.host for task in before.values() if task.task == "worker:1")
     assert lost == "h3"
@@ -121,7 +147,7 @@ def test_a_run_goes_on_without_a_worker_that_gets_no_other_attempt(
         f"restart: {{max: 0}}\n{way}\n",
     )
     bed.done("up", "-d")
-    goes_on(bed)
+    is_up(bed)
     before = pids(bed)
     bed.signal("worker:1")
     if way == "update: async":

@@ -56,6 +56,9 @@ class Pretence:
 
     def drain(self, task: Task, timeout_s: float) -> None: ...
 
+    def has_agent(self, host: str) -> bool:
+        return False
+
     def silent(self) -> Collection[str]:
         return self.dead
 

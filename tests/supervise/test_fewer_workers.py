@@ -166,3 +166,12 @@ def test_what_has_failed_for_good_counts_when_a_host_is_lost() -> None:
     assert move.absent == (W1,)
     run.at(40, Apply(replace(run.plan, lost=("c",))))
     assert run.at(50, Exited(W0, 0)) == ["TERM ps:0"]
+
+
+def test_a_host_that_was_lost_joins_again_and_its_worker_with_it() -> None:
+    run = up()
+    run.at(40, LOST, Apply(replace(run.plan, lost=("c",))))
+    assert run.at(60, Apply(run.plan, joined=("c",))) == ["start worker:2/2"]
+    assert run.state.lost == ()
+    run.at(61, Started(W2, 9))
+    assert run.at(90, LOST) == ["move off c"]
