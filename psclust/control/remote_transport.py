@@ -75,7 +75,8 @@ class RemoteTransport(Transport):
     def _reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         groups: dict[str, list[PortRequest]] = {}
         for request in requests:
-            self._hosts[request.task] = request.on
+            # Until it starts there, its process is where it was.
+            self._hosts.setdefault(request.task, request.on)
             groups.setdefault(request.on, []).append(request)
         remote = {host: wanted for host, wanted in groups.items() if host in self._agents}
         ports = self._local.reserve(

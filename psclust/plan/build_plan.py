@@ -122,6 +122,7 @@ def build_plan(
         on_ps_failure=file.on_ps_failure,
         on_worker_failure=file.on_worker_failure,
         min_workers=least_workers(file),
+        replace_slow=file.replace_slow,
     )
 
 

@@ -31,6 +31,7 @@ _RULES = {
     "on_ps_failure": "on_ps_failure",
     "on_worker_failure": "on_worker_failure",
     "min_workers": "jobs.worker.min",
+    "replace_slow": "replace_slow",
 }
 
 

@@ -89,7 +89,8 @@ class Plan:
     """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
     that the run has lost, in that order. `on_ps_failure`, `on_worker_failure`: what follows a death
     after which the task may start again. `min_workers`: with how many workers the run still goes
-    on; None: it needs all."""
+    on; None: it needs all. `replace_slow`: how many times slower than the others a worker gives up
+    its place."""
 
     name: str
     cluster: ClusterSpec
@@ -100,6 +101,7 @@ class Plan:
     on_ps_failure: PsFailure = "restart-ps"
     on_worker_failure: WorkerFailure = "restart-worker"
     min_workers: int | None = None
+    replace_slow: float | None = None
 
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)

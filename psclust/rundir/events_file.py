@@ -35,6 +35,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "host_back": ("host",),
     "host_lost": ("host", "reason", "tasks"),
     "move": ("hosts", "reason"),
+    "replace": (*_TASK, "reason"),
+    "workers": ("number", "joined", "left", "dropped"),
     "note": ("text",),
     "stalled": ("findings",),
     "silence": ("text", "findings"),

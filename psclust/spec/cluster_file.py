@@ -40,6 +40,7 @@ from psclust.spec.key_types import (
     Seconds,
     ShardBytes,
     Text,
+    Times,
     Update,
 )
 from psclust.spec.program_command import ProgramCommand, parse_program
@@ -161,6 +162,12 @@ class _Common(KeyModel):
         description="How workers share the data of a psclust program. sharded: each has its own "
         "part from the start; handed_out: parts are handed out while it trains, so that workers "
         "may join and leave (`psclust scale`).",
+    )
+    replace_slow: Times | None = Field(
+        default=None,
+        description="async, with `input: handed_out`: a worker that makes steps so many times "
+        "slower than the median of all, over a minute, moves to a spare slot of another host; "
+        "such as 3x. None by default.",
     )
     placement: Placement = Field(
         default_factory=Placement,

@@ -164,6 +164,25 @@ def assign_present(
     return {task: placed.get(task) or by_name[pin or lost[0]] for task, pin in pins.items()}
 
 
+def spare_host(
+    placed: Mapping[Task, Host],
+    task: Task,
+    job: Job,
+    hosts: Sequence[Host],
+    away: Collection[str],
+) -> Host:
+    """The host with most room for a task, but its own and those of `away`. Raises NoRoomError."""
+    own = placed[task].name
+    room = {
+        host: _room(host, placed) for host in hosts if host.name != own and host.name not in away
+    }
+    widest = max(room, key=room.__getitem__, default=None)
+    obstacle = _bond(task, job, own)
+    if obstacle is None and widest is not None and room[widest] >= 1:
+        return widest
+    raise NoRoomError(obstacle or "there is no spare slot on another host")
+
+
 def closed_up(placed: Mapping[Task, Host], absent: Collection[Task]) -> dict[Task, Host]:
     """`placed` without the absent tasks of a job, in whose places its last ones are, so that its
     numbers have no gap."""

@@ -250,6 +250,24 @@ ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], such_as(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
 Input = Literal["sharded", "handed_out"]
+
+
+def _parse_times(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?x?", value):
+        return float(value.rstrip("x"))
+    return value
+
+
+# How many times, such as `3x`.
+Times = Annotated[
+    float,
+    BeforeValidator(_parse_times),
+    Field(gt=1, allow_inf_nan=False),
+    WithJsonSchema(
+        {"type": ["number", "string"], "exclusiveMinimum": 1, "pattern": r"^\d+(\.\d+)?x?$"}
+        | in_words("a number above 1, such as 3x")
+    ),
+]
 ReachBy = Literal["ssh", "slurm", "kubernetes"]  # `psclust.reach.ways.WAYS` has each
 if TYPE_CHECKING:
     PlacementPolicy = str

@@ -63,6 +63,13 @@ def check_range(file: ClusterFile) -> Iterator[Problem]:
                     "or more while it trains; remove it.",
                     (("program",), ("input",)),
                 )
+    if file.replace_slow is not None and not (file.is_elastic and runs_freely(file)):
+        yield Problem(
+            ("replace_slow",),
+            "only asynchronous between-graph workers of a psclust program with "
+            "`input: handed_out` change places while they train; remove it.",
+            (("program",), ("input",), ("update",), ("replication",)),
+        )
     if WORKER not in file.jobs or not file.is_elastic:
         return
     job = file.jobs[WORKER]

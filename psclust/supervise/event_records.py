@@ -10,7 +10,9 @@ from psclust.rundir.events_file import Record, record
 from psclust.supervise import events
 from psclust.supervise.events import Action, Event
 from psclust.supervise.exit_code import describe_exit, shell_code
+from psclust.supervise.fewer_workers import workers
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.slow_workers import describe_slow
 from psclust.supervise.stragglers import stragglers
 
 _PROGRESS = ("phase", "step", "loss", "metrics", "seconds", "model")
@@ -25,6 +27,7 @@ def event_records(
     yield from _event(before, event, after, now)
     if after.plan is not None and after.plan is not before.plan:
         yield _plan(before.plan, after.plan)
+    yield from _workers(before, after)
     for text in after.notes[len(before.notes) :]:
         yield record("note", text=text)
     yield from _restarts(before, event, after, now)
@@ -48,6 +51,25 @@ def event_records(
         )
     for action in actions:
         yield from _action(after, action)
+
+
+def _workers(before: RunState, after: RunState) -> Iterator[Record]:
+    """A change of who trains in an elastic run."""
+    old, new = (
+        {entry.plan.task for entry in workers(state)} if state.plan is not None else set()
+        for state in (before, after)
+    )
+    elastic = any(entry.plan.leaves for entry in after.tasks.values())
+    if old == new or not elastic or after.phase not in (RunPhase.LIVE, RunPhase.FINISHING):
+        return
+    gone = {task for task in old - new if task in after.tasks and not after.tasks[task].removed}
+    yield record(
+        "workers",
+        number=len(new),
+        joined=[str(task) for task in sorted(new - old)],
+        left=[str(task) for task in sorted(old - new - gone)],
+        dropped=[str(task) for task in sorted(gone)],
+    )
 
 
 def _restarts(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:
@@ -160,6 +182,9 @@ def _action(state: RunState, action: Action) -> Iterator[Record]:
             yield record("signal", **_names(state.tasks[task]), signal=signal)
         case events.Move(lost, otherwise):
             yield record("move", hosts=list(lost), reason=otherwise.text)
+        case events.Replace(task, times):
+            reason = describe_slow(times)
+            yield record("replace", **_names(state.tasks[task]), reason=reason)
         case events.End(outcome):
             yield record("end", **_ending(outcome))
 

@@ -212,6 +212,14 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """A worker makes steps so many times slower than the median of all workers."""
+
+    task: Task
+    times: float
+
+
+@dataclass(frozen=True, slots=True)
 class NotMoved:
     """`Move` is impossible; `why` is a clause for the user. If it is possible, Apply follows
     instead."""
@@ -252,6 +260,16 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Replace:
+    """Plan again with the task, a slow worker (`Slow`), on another host. If that is impossible, say
+    so. absent: see `Move`."""
+
+    task: Task
+    times: float
+    absent: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """Find out what every task does."""
 
@@ -284,11 +302,12 @@ Event = (
     | HostLost
     | Note
     | NotMoved
+    | Slow
     | Stop
     | Kill
     | Tick
 )
-Action = Start | Signal | Move | Explain | Look | End
+Action = Start | Signal | Move | Replace | Explain | Look | End
 
 
 def brief(item: Event | Action) -> str:

@@ -25,7 +25,7 @@ def may_drop(state: RunState, entry: TaskState) -> bool:
     """Whether enough workers are left without it."""
     if state.plan is None or not is_dispensable(state, entry.plan):
         return False
-    left = sum(other.plan.task != entry.plan.task for other in _workers(state))
+    left = sum(other.plan.task != entry.plan.task for other in workers(state))
     return left >= (state.plan.min_workers or 0)
 
 
@@ -36,7 +36,7 @@ def drop_dead(state: RunState, entry: TaskState, otherwise: Outcome, now: float)
         gone = (*dropped(state), entry.plan.task)
         return state, [Move(state.lost, otherwise, vital=True, absent=gone)]
     state = state.with_task(replace(entry, phase=TaskPhase.DROPPED))
-    left = counted(len(_workers(state)), "worker")
+    left = counted(len(workers(state)), "worker")
     return state.with_note(f"{describe_loss(state, entry, now)}, with {left}"), []
 
 
@@ -58,7 +58,7 @@ def dropped(state: RunState) -> tuple[Task, ...]:
     return tuple(task for task, entry in state.tasks.items() if entry.phase is TaskPhase.DROPPED)
 
 
-def _workers(state: RunState) -> list[TaskState]:
+def workers(state: RunState) -> list[TaskState]:
     """Those that work, or will."""
     over = (TaskPhase.DROPPED, TaskPhase.FAILED)
     return [

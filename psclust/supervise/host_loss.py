@@ -28,7 +28,13 @@ def lose_host(
     there = [
         entry
         for entry in state.tasks.values()
-        if entry.plan.host == event.host and (entry.alive or entry.pending)
+        if entry.where == event.host and (entry.alive or entry.pending)
+    ]
+    # They end elsewhere, and were to start here.
+    coming = [
+        entry
+        for entry in state.tasks.values()
+        if entry.plan.host == event.host != entry.where and not entry.removed
     ]
     ended = {entry.plan.task: _ended(entry, now) for entry in there}
     tasks = {
@@ -37,9 +43,12 @@ def lose_host(
         if not (task in ended and entry.removed)
     }
     state = replace(state, tasks=tasks, lost=(*state.lost, event.host))
+    if any(entry.at is not None for entry in there) and state.plan is not None:
+        before = max(state.no_start_before or now, now + state.plan.deadlines.stop_s)
+        state = replace(state, no_start_before=before)
     missing = [
         entry for entry in ended.values() if entry.phase is TaskPhase.FAILED and not entry.removed
-    ]
+    ] + coming
     # Nothing starts again once the work is done.
     if not missing or state.phase is not RunPhase.LIVE:
         return state, None
@@ -125,7 +134,11 @@ def _names(entries: Sequence[TaskState]) -> str:
 
 
 def _ended(entry: TaskState, now: float) -> TaskState:
-    """DONE, STOPPED, or FAILED for a task that the run is now missing."""
+    """DONE, STOPPED, or FAILED for a task that the run is now missing; WAITING for one that was to
+    start on another host."""
+    if entry.at is not None and entry.after_stop is AfterStop.RESTART:
+        waits = replace(entry, phase=TaskPhase.WAITING, pid=None, due=None, since=now, at=None)
+        return replace(waits, after_stop=AfterStop.STAY, leaving=False, stage=Stage.BEGUN)
     stopped = entry.phase is TaskPhase.STOPPING and entry.after_stop is not AfterStop.RESTART
     done = entry.stage in (Stage.FINISHED, Stage.LEAVING)
     phase = TaskPhase.DONE if done else TaskPhase.STOPPED if stopped else TaskPhase.FAILED

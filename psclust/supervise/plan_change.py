@@ -34,7 +34,7 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
             attempt = state.attempts.get(entry.task, 0)
             tasks[entry.task] = TaskState(entry, attempt=attempt, since=now)
         elif old.removed:  # an earlier plan removed it, and it has not ended yet
-            tasks[entry.task] = replace(old, plan=entry, after_stop=AfterStop.RESTART)
+            tasks[entry.task] = replace(_changed(old, entry, lost), after_stop=AfterStop.RESTART)
         elif entry.task in changed:
             tasks[entry.task] = _changed(old, entry, lost)
         else:
@@ -140,7 +140,7 @@ def _leaving(state: RunState) -> bool:
 
 def _changed(old: TaskState, plan: TaskPlan, lost: tuple[str, ...]) -> TaskState:
     if old.alive:
-        return replace(old, plan=plan)
+        return replace(old, plan=plan, at=old.where if old.where != plan.host else None)
     return replace(
         old, plan=plan, phase=TaskPhase.FAILED if plan.host in lost else TaskPhase.WAITING, due=None
     )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pydantic import TypeAdapter, ValidationError
 
-from psclust.errors import DamagedFileError, NoRoomError, StartError
+from psclust.errors import DamagedFileError, NoRoomError, PsclustError, StartError
 from psclust.plan.build_plan import RemoteHost, Run, build_plan, reached
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.diff import compare
@@ -22,9 +22,13 @@ from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.host_assignment import spare_host
 from psclust.spec.jobs import PS, WORKER
 from psclust.spec.plurals import counted
 from psclust.spec.worker_range import runs_freely
+from psclust.supervise.events import Move, Note, NotMoved, Replace
+from psclust.supervise.slow_workers import describe_slow
+from psclust.transport.api import Transport
 
 # Where every task runs on a remote host.
 _HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)
@@ -112,6 +116,68 @@ def _damaged(folder: RunFolder, path: Path, why: object) -> DamagedFileError:
     return DamagedFileError(path, why, f"End the run (psclust down {name}), and start it again.")
 
 
+def plan_for(action: Move | Replace, folder: RunFolder, old: Plan, transport: Transport) -> Plan:
+    """The plan that a decision asks for. Raises PsclustError where it is impossible."""
+    # Do not move tasks to an idle host that is silent.
+    idle = set(transport.silent()) - {entry.host for entry in old.tasks}
+    if isinstance(action, Replace):
+        away = (*old.lost, *sorted(idle - {*old.lost}))
+        return plan_elsewhere(folder, old, action, away, transport.reserve)
+    lost = tuple(dict.fromkeys((*action.lost, *sorted(idle))))
+    reason = action.otherwise.text
+    return plan_without(folder, old, lost, transport.reserve, reason=reason, absent=action.absent)
+
+
+def impossible(action: Move | Replace, error: PsclustError) -> NotMoved | Note:
+    """The answer to a decision that no plan can carry out."""
+    why = str(error).rstrip(".")
+    if isinstance(action, Move):
+        return NotMoved(action, why)
+    return Note(
+        f"{action.task} makes steps much slower than the other workers, and stays where it is: "
+        f"{why} (replace_slow)"
+    )
+
+
+def plan_elsewhere(
+    folder: RunFolder, old: Plan, action: Replace, away: Sequence[str], reserve: Reserve
+) -> Plan:
+    """`old` with a slow worker on a spare slot of another host, but not of one of `away`. Raises
+    NoRoomError, and what `reserve` raises."""
+    inputs, task = _inputs(folder), action.task
+    layout = inputs.lay_out(old.lost, old.hosts, action.absent)
+    place = spare_host(layout.hosts, task, layout.job(task.job).job, inputs.file.hosts, away)
+    layout = replace(layout, hosts={**layout.hosts, task: place})
+    plan = _plan_moved(inputs, folder, old, layout, [task], reserve)
+    return replace(
+        plan,
+        notes=(*old.notes, f"{task} {describe_slow(action.times)}; moved: {task} to {place.name}"),
+    )
+
+
+def _inputs(folder: RunFolder) -> PlanInputs:
+    inputs = read_plan_inputs(folder)
+    if inputs is None:
+        raise StartError(f"{folder.plan_inputs} is gone, and without it no task can move")
+    return inputs
+
+
+def _plan_moved(
+    inputs: PlanInputs,
+    folder: RunFolder,
+    old: Plan,
+    layout: ClusterLayout,
+    moved: Collection[Task],
+    reserve: Reserve,
+) -> Plan:
+    ports = old.ports(without=moved)
+    ports |= reserve(
+        [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
+    )
+    run = Run(folder.id, str(folder.path), inputs.job_restarts)
+    return inputs.plan(layout, run, ports)
+
+
 def plan_without(
     folder: RunFolder,
     old: Plan,
@@ -125,9 +191,7 @@ def plan_without(
     stay keep their ports. absent: workers that the run goes on without, as it does without those
     that find no other place (jobs.worker.min). A note gives `reason` and what follows. Raises
     NoRoomError, and what `reserve` raises."""
-    inputs = read_plan_inputs(folder)
-    if inputs is None:
-        raise StartError(f"{folder.plan_inputs} is gone, and without it no task can move")
+    inputs = _inputs(folder)
     layout = inputs.lay_out(lost, old.hosts, absent)
     places = {task: host.name for task, host in layout.hosts.items()}
     moved = [
@@ -139,12 +203,7 @@ def plan_without(
     left = _workers(places, lost, absent)
     if not moved and left == before:
         raise NoRoomError("there is no spare slot on another host")
-    ports = old.ports(without=moved)
-    ports |= reserve(
-        [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
-    )
-    run = Run(folder.id, str(folder.path), inputs.job_restarts)
-    plan = inputs.plan(layout, run, ports)
+    plan = _plan_moved(inputs, folder, old, layout, moved, reserve)
     parts = [reason]
     if left != before:
         parts.append(f"the run goes on with {counted(left, 'worker')}")

@@ -48,7 +48,8 @@ class TaskState:
     """One task. due: when its next transition happens by itself (start after the back-off, KILL
     after TERM). restarts: times of restarts after failures. stage: of this attempt. after_stop: of
     a server in another phase than STOPPING, what follows once programs have left. leaving: in
-    STOPPING, whether it was asked to end by itself."""
+    STOPPING, whether it was asked to end by itself. at: the host of its process, which ends so that
+    another one starts on the host of the plan."""
 
     plan: TaskPlan
     phase: TaskPhase = TaskPhase.WAITING
@@ -61,6 +62,12 @@ class TaskState:
     stage: Stage = Stage.BEGUN
     after_stop: AfterStop = AfterStop.STAY
     leaving: bool = False
+    at: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The host of its process, or of its next one."""
+        return self.at or self.plan.host
 
     @property
     def alive(self) -> bool:
@@ -129,7 +136,8 @@ class RunState:
     earlier, nor before every process that is being stopped has ended. together: that all tasks
     start again, and why, for the user, until they do. stepped: when a program last reported another
     step. next_plan: taken over once the programs, which save, have ended. asked: whether it was
-    asked why there is no step; explained: when the answer came."""
+    asked why there is no step; explained: when the answer came. replaced: when a slow worker last
+    got another place, or was to."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
@@ -151,6 +159,7 @@ class RunState:
     asked: bool = False
     explained: float | None = None
     silence: Silence = Silence()
+    replaced: dict[Task, float] = field(default_factory=dict)
 
     def with_task(self, entry: TaskState) -> RunState:
         return replace(self, tasks={**self.tasks, entry.plan.task: entry})

@@ -32,6 +32,7 @@ from psclust.supervise.events import (
     Outcome,
     Progressed,
     Signal,
+    Slow,
     Start,
     Stepped,
     Stop,
@@ -54,6 +55,7 @@ from psclust.supervise.restart_all import holds_others, restart_with_lost
 from psclust.supervise.run_end import deciders, describe_success
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.silence import check_progress, check_silence, conclude, note_sign
+from psclust.supervise.slow_workers import replace_slow
 from psclust.supervise.stopping import save_and_stop, stop_run, stop_servers
 from psclust.supervise.stragglers import describe_stop
 from psclust.supervise.task_table import TABLE
@@ -101,6 +103,8 @@ def transition(state: RunState, event: Event, now: float) -> Result:
             state = conclude(state, event, now)
         case Note():
             state = state.with_note(event.text)
+        case Slow():
+            state, actions = replace_slow(state, event, now)
         case NotMoved():
             state, actions = _not_moved(state, event, now)
         case Tick():
@@ -114,7 +118,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
 def _task_event(state: RunState, event: TaskEvent, now: float) -> Result:
     entry = state.tasks.get(event.task)
     handler = TABLE.get(entry.phase, {}).get(type(event)) if entry else None
-    if entry is None or handler is None or entry.plan.host in state.lost:
+    if entry is None or handler is None or entry.where in state.lost:
         return state, []
     return handler(state, entry, event, now)
 

@@ -35,6 +35,7 @@ from psclust.supervise.reading import Reading
 from psclust.supervise.run_end import is_training_over
 from psclust.supervise.run_inspection import Inspector, RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.slow_workers import SlowWorkers
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import transition
 from psclust.transport.api import Output, Transport
@@ -91,6 +92,7 @@ class Supervisor:
         # Bytes of an attempt's output, and when they last became more.
         self._printed: dict[Task, tuple[int, float]] = {}
         self._memory = MemoryGrowth()
+        self._slow = SlowWorkers()
         self._over = threading.Event()
         self.inspection = RunInspection(self._mailbox, self, self._over)
 
@@ -114,7 +116,7 @@ class Supervisor:
 
     def took(self, readings: Sequence[Reading]) -> None:
         """For the sampler."""
-        self.soon(lambda: self._watch_memory(readings))
+        self.soon(lambda: self._judge(readings))
 
     def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
         self.post(events.HostLost(host, reason, all_hosts))
@@ -214,7 +216,7 @@ class Supervisor:
             for entry in list(self._state.tasks.values()):
                 self._read_progress(entry)
         # It changes nothing that a status shows but a silence.
-        is_frequent = isinstance(event, events.Tick | events.Stepped)
+        is_frequent = isinstance(event, events.Tick | events.Stepped | events.Slow)
         if not is_frequent:
             LOG.info("%s", events.brief(event))
         before, now = self._state, time.monotonic()
@@ -236,8 +238,8 @@ class Supervisor:
                 )
             elif isinstance(action, events.Signal):
                 self._transport.signal(action.task, action.signal)
-            elif isinstance(action, events.Move):
-                self._move(action)
+            elif isinstance(action, events.Move | events.Replace):
+                self._plan_again(action)
             elif isinstance(action, events.Explain):
                 threading.Thread(
                     target=self.inspection.post_explanation, name="explain", daemon=True
@@ -247,9 +249,14 @@ class Supervisor:
                     target=self.inspection.look, args=(action,), name="look", daemon=True
                 ).start()
 
-    def _watch_memory(self, readings: Sequence[Reading]) -> None:
-        for text in self._memory.take(readings, time.monotonic()):
+    def _judge(self, readings: Sequence[Reading]) -> None:
+        now, plan = time.monotonic(), self._state.plan
+        for text in self._memory.take(readings, now):
             self._handle(events.Note(text))
+        if plan is not None and plan.replace_slow is not None:
+            slow = self._slow.take(readings, now, plan.replace_slow)
+            if slow is not None:
+                self._handle(slow)
 
     def _killed_by(self, event: events.Exited) -> str | None:
         entry = self._state.tasks[event.task]
@@ -299,29 +306,17 @@ class Supervisor:
         write_required(self.folder.plan, plan.to_json())
         self._handle(events.Apply(plan, save, joined))
 
-    def _move(self, move: events.Move) -> None:
+    def _plan_again(self, action: events.Move | events.Replace) -> None:
         # Loads the planner and the reader of cluster files. A run on this machine alone, which
         # moves nothing, starts without them.
-        from psclust.supervise.replan import plan_without
+        from psclust.supervise.replan import impossible, plan_for
 
         old = self._state.plan
         assert old is not None
-        # Do not move tasks to an idle host that is silent.
-        idle = set(self._transport.silent()) - {entry.host for entry in old.tasks}
-        lost = tuple(dict.fromkeys((*move.lost, *sorted(idle))))
         try:
-            self._take_over(
-                plan_without(
-                    self.folder,
-                    old,
-                    lost,
-                    self._transport.reserve,
-                    reason=move.otherwise.text,
-                    absent=move.absent,
-                )
-            )
+            self._take_over(plan_for(action, self.folder, old, self._transport))
         except PsclustError as error:
-            self._handle(events.NotMoved(move, str(error).rstrip(".")))
+            self._handle(impossible(action, error))
 
     def _probe(self) -> None:
         """Probe the servers that have not answered yet, and read the progress of programs."""

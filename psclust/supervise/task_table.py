@@ -32,7 +32,7 @@ from psclust.supervise.events import (
     TaskEvent,
 )
 from psclust.supervise.exit_code import describe_exit
-from psclust.supervise.fewer_workers import drop_dead, may_drop
+from psclust.supervise.fewer_workers import drop_dead, is_dispensable, may_drop
 from psclust.supervise.restart_all import restart_with_dead
 from psclust.supervise.restart_rule import (
     describe_loss,
@@ -141,6 +141,8 @@ def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Re
         ), []
     finished, again = entry.stage is Stage.FINISHED, entry.after_stop is AfterStop.RESTART
     phase = TaskPhase.WAITING if again else TaskPhase.DONE if finished else TaskPhase.STOPPED
+    if again and entry.plan.host in state.lost:  # it was to start there
+        phase = TaskPhase.DROPPED if is_dispensable(state, entry.plan) else TaskPhase.FAILED
     code = 0 if finished else event.code
     return state.with_task(
         replace(
@@ -150,6 +152,7 @@ def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Re
             due=None,
             after_stop=AfterStop.STAY,
             leaving=False,
+            at=None,
             exit_code=code,
             stage=Stage.BEGUN if again else entry.stage,
             since=now,

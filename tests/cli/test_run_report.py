@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from psclust.cli.run_report.charts import charts, time_ticks, timeline, value_ti
 from psclust.cli.run_report.contents import numbers
 from psclust.cli.run_report.page import legend, render_page
 from psclust.cli.run_report.plain_text import render_text
+from psclust.cli.run_report.story import clause_of
+from psclust.rundir.events_file import record
 
 NASTY = "</pre><script>alert('no')</script> & \x1b[2J"
 
@@ -127,3 +130,16 @@ def test_a_run_that_recorded_nothing_has_a_report_too(tmp_path: Path) -> None:
     empty = read_story(story.folder, story.status)
     assert "demo" in render_page(empty)
     assert next(iter(render_text(empty))).startswith("demo ended well")
+
+
+def test_the_number_of_workers_is_drawn_where_it_changes(tmp_path: Path) -> None:
+    story = made_up(tmp_path, tasks(1, 2))
+    who = {"joined": ["worker:0", "worker:1"], "left": [], "dropped": []}
+    first = {**record("workers", number=2, **who), "run_s": 10.0, "time": 1010.0}
+    lost = {**first, "number": 1, "joined": [], "dropped": ["worker:1"], "run_s": 50.0}
+    assert "workers" not in {chart.name for chart in charts(replace(story, events=[first]))}
+    drawn = charts(replace(story, events=[first, lost], length_s=100.0))[0]
+    assert (drawn.name, drawn.lines[0].name) == ("workers", "workers")
+    assert drawn.lines[0].parts == [[(0.1, 1.0), (0.5, 1.0), (0.5, 0.5), (1.0, 0.5)]]
+    assert clause_of(first) == "worker:0, worker:1 join; 2 workers"
+    assert clause_of(lost) == "worker:1 is dropped; 1 worker"

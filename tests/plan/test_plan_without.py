@@ -21,7 +21,13 @@ from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH
-from psclust.supervise.replan import PlanInputs, plan_without, write_plan_inputs
+from psclust.supervise.events import Replace
+from psclust.supervise.replan import (
+    PlanInputs,
+    plan_elsewhere,
+    plan_without,
+    write_plan_inputs,
+)
 
 W1, W2, W3 = (Task("worker", index) for index in (1, 2, 3))
 WHY = "host c is lost"
@@ -150,3 +156,18 @@ def test_what_fails_for_good_is_not_counted_twice(tmp_path: Path) -> None:
         run.without(old, [], [W2])
     new = run.without(old, ["c"], [W2])
     assert new.notes[-1] == f"{WHY}; the run goes on with 2 workers; nobody else stops"
+
+
+def test_a_slow_worker_gets_a_spare_slot_of_another_host(tmp_path: Path) -> None:
+    run = Elastic(tmp_path, "abcdef", 1, 2)
+    old = run.start()
+    slow = Replace(W1, 4.25)
+    new = plan_elsewhere(run.folder, old, slow, (), run.reserve)
+    assert places(new) == "p0:a w0:b w1:f w2:d w3:e"
+    assert set(compare(old, new).changed) == {W1}
+    assert new.notes[-1] == (
+        "worker:1 made steps 4.2 times slower than the median of all workers over a minute "
+        "(replace_slow); moved: worker:1 to f"
+    )
+    with pytest.raises(NoRoomError, match="there is no spare slot on another host"):
+        plan_elsewhere(run.folder, old, slow, ("f",), run.reserve)

@@ -51,6 +51,7 @@ FIELDS: dict[str, Any] = {
     **{"name": "demo", "run": "r", "psclust": "0.1", "python": "3.12", "format": 1},
     **{"tasks": ["worker:0"], "changed": [], "removed": [], "pid": 7, "reason": "was killed"},
     **{"address": "a:1", "stage": "joined", "phase": "train", "step": 7, "loss": 0.5},
+    **{"number": 3, "joined": ["worker:3"], "left": [], "dropped": ["worker:1"]},
     **{"metrics": {"loss": 0.5}, "seconds": {"saving": 1.0, "train": 2.0}, "model": MODEL},
     **{"exit_code": 137, "after_s": 3.0, "delay_s": 0.5, "signal": "TERM", "hosts": ["a"]},
     **{"text": "x", "findings": [{"task": "worker:0", "does": "trains"}], "limit_s": 3.0},

@@ -139,6 +139,10 @@ CONTRADICTIONS = {
     "program: a:b\ninput: handed_out\njobs: {ps: 1, worker: {addresses: ['a:1'], max: 2}}": (
         "3: jobs.worker.max: the workers have `addresses`, one for each; remove one of the two."
     ),
+    "program: a:b\ninput: handed_out\nupdate: sync\nreplace_slow: 3x": (
+        "4: replace_slow: only asynchronous between-graph workers of a psclust program with "
+        "`input: handed_out` change places while they train; remove it."
+    ),
     # room
     "program: a:b\ninput: handed_out\nhosts: a:1,b:1\njobs: {ps: 1, worker: {min: 2, max: 9}}": (
         "4: jobs.worker.count: 2 workers and 1 ps need 3 slots; the hosts offer 2 (a: 1, b: 1). "

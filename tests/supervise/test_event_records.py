@@ -10,6 +10,7 @@ from typing import Any
 
 from histories import PS, W0, W1, Replay, make_plan, task_plan
 
+from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.events_file import KINDS
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
@@ -202,3 +203,24 @@ def test_a_plan_that_waits_for_a_checkpoint_is_recorded_when_it_is_taken_over() 
         "signal ps:0 1 TERM",
     ]
     assert (found[1]["changed"], found[1]["removed"]) == (["worker:0"], ["worker:1"])
+
+
+def test_who_trains_in_an_elastic_run_is_recorded() -> None:
+    def worker(index: int) -> TaskPlan:
+        host = "b" if index == 2 else "a"
+        return task_plan(Task("worker", index), host=host, grows=True, leaves=True)
+
+    four = [task_plan(PS), *map(worker, range(4))]
+    plan = replace(make_plan(*four[:4]), min_workers=1)
+    run = Recorder(plan)
+    run.up()
+    grown = replace(make_plan(*four), min_workers=1)
+    joined = run.at(5, Apply(grown))
+    lost = run.at(6, HostLost("b", "silent"), Apply(replace(grown, lost=("b",))))
+    left = run.at(7, Apply(replace(make_plan(*four[:4]), min_workers=1, lost=("b",))))
+    found = [each for each in (*joined, *lost, *left) if each["kind"] == "workers"]
+    assert [(each["number"], each["joined"], each["left"], each["dropped"]) for each in found] == [
+        (4, ["worker:3"], [], []),
+        (3, [], [], ["worker:2"]),
+        (2, [], ["worker:3"], []),
+    ]

@@ -29,10 +29,12 @@ from psclust.supervise.events import (
     Move,
     NotMoved,
     NotStarted,
+    Replace,
     Reported,
     Restart,
     Serving,
     Signal,
+    Slow,
     Stage,
     Start,
     Started,
@@ -71,6 +73,7 @@ PLANS = st.builds(
     on_ps_failure=st.sampled_from(get_args(PsFailure)),
     on_worker_failure=st.sampled_from(get_args(WorkerFailure)),
     min_workers=st.sampled_from((None, 1, 2)),
+    replace_slow=st.sampled_from((None, 3.0)),
 )
 HISTORIES = st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 40)), max_size=60)
 
@@ -93,15 +96,17 @@ class World:
     together: int = 0
     born: dict[Task, int] = field(default_factory=dict)
 
-    def planned(self, *, crowded: bool = False) -> Plan:
+    def planned(self, *, crowded: bool = False, slow_at: str | None = None) -> Plan:
         """Without the hosts that are lost. crowded: there is no place for a second worker, unless
-        all are needed."""
+        all are needed. slow_at: another place of that worker."""
         lost = self.state.lost
         stays = {W1} if crowded and self.plan.min_workers == 1 else set()
         tasks = (
             replace(each, host=SPARE if each.host in lost and each.task not in stays else each.host)
             for each in self.plan.tasks
         )
+        if slow_at is not None:
+            tasks = (replace(each, host=slow_at) if each.task == W1 else each for each in tasks)
         return replace(self.plan, tasks=tuple(tasks), lost=lost)
 
     def changed(self) -> Plan:
@@ -131,6 +136,7 @@ class World:
             HostLost(host, "is gone") for host in ("a", "b") if host not in self.state.lost
         ]
         plans = [self.planned(), self.planned(crowded=True), self.changed(), self.fewer()]
+        rare += [Slow(task, 4.0) for task in (W0, W1)]
         rare += [Apply(plan, save=save) for plan in plans for save in (False, True)]
         if self.calm:
             return [*found * 6, *rare, *(Exited(task, 0) for task in self.alive)]
@@ -145,9 +151,7 @@ class World:
         if isinstance(event, Exited):
             self.alive.discard(event.task)
         if isinstance(event, HostLost):
-            there = {
-                task for task, entry in self.state.tasks.items() if entry.plan.host == event.host
-            }
+            there = {task for task, entry in self.state.tasks.items() if entry.where == event.host}
             self.starting -= there
             self.alive -= there
             # No plan uses a host that is lost: the supervisor refuses it.
@@ -230,6 +234,12 @@ class World:
                 plans = [self.planned(crowded=crowded) for crowded in (False, True)]
                 self.answers += [NotMoved(action, "no host is left"), *map(Apply, plans)]
                 assert {W0, CHIEF, PS}.isdisjoint(action.absent)
+            case Replace(task):
+                assert task == W1
+                assert self.plan.replace_slow is not None
+                elsewhere = SPARE if self.state.tasks[W1].plan.host != SPARE else "b"
+                if elsewhere not in self.state.lost:
+                    self.answers.append(Apply(self.planned(slow_at=elsewhere)))
             case Look(since):
                 self.answers.append(Looked(since, "worker:0 sleeps"))
             case Explain():

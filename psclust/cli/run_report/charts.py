@@ -146,6 +146,9 @@ def charts(story: Story) -> list[Chart]:
     lines = sum(bool(points) for *_, curves in known for points in curves.values())
     most = max(20, _MOST_POINTS // max(1, lines))
     found = []
+    if numbers := _numbers_of_workers(story, length_s):
+        curve = {"workers": [numbers]}
+        found.append(_chart("workers", "Workers", curve, ["workers"], length_s, _number, most))
     for name, title, render, curves in known:
         drawn = {
             group: points
@@ -155,6 +158,21 @@ def charts(story: Story) -> list[Chart]:
         if any(value for parts in drawn.values() for part in parts for _, value in part):
             found.append(_chart(name, title, drawn, list(groups), length_s, render, most))
     return found
+
+
+def _numbers_of_workers(story: Story, length_s: float) -> list[tuple[float, float]]:
+    """Of an elastic run whose number of workers has changed: the corners of a curve of steps."""
+    changes = [
+        (event["run_s"], float(event["number"]))
+        for event in story.events
+        if event["kind"] == "workers"
+    ]
+    if len(changes) < 2:
+        return []
+    points = [changes[0]]
+    for at, number in changes[1:]:
+        points += [(at, points[-1][1]), (at, number)]
+    return [*points, (length_s, points[-1][1])]
 
 
 def _chart(

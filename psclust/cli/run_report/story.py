@@ -15,6 +15,7 @@ from psclust.rundir.run_attempts import Attempt, run_attempts
 from psclust.rundir.run_totals import RunTotals, run_totals
 from psclust.rundir.samples_file import Sample, TaskSample, read_samples
 from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.spec.plurals import counted
 
 _LONGEST_FILE = 20_000  # characters of a cluster file
 
@@ -126,6 +127,10 @@ def clause_of(event: Record) -> str | None:
             )
         case "move":
             return f"planned again without {', '.join(event['hosts'])}: {event['reason']}"
+        case "replace":
+            return f"gives its place to a spare slot on another host: {event['reason']}"
+        case "workers":
+            return _who(event)
         case "plan" if event["changed"] or event["removed"]:
             return f"the plan has changed: {', '.join([*event['changed'], *event['removed']])}"
         case "note" | "silence":
@@ -146,3 +151,18 @@ def clause_of(event: Record) -> str | None:
         case "unwritten":
             return f"{event['records']} events before this found no room on disk"
     return None
+
+
+def _who(event: Record) -> str:
+    """`worker:3 joins; worker:1 is dropped; 3 workers`."""
+    verbs = (
+        ("joined", "joins", "join"),
+        ("left", "leaves", "leave"),
+        ("dropped", "is dropped", "are dropped"),
+    )
+    parts = [
+        f"{', '.join(event[key])} {one if len(event[key]) == 1 else several}"
+        for key, one, several in verbs
+        if event[key]
+    ]
+    return "; ".join([*parts, counted(event["number"], "worker")])
