@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from psclust.control.supervisor_client import SupervisorClient
 from psclust.errors import PsclustError
+from psclust.launch.change_lock import changing_alone
 from psclust.launch.host_agents import start_host_agents
 from psclust.launch.host_change import HostChange, let_hosts_go, with_hosts
 from psclust.launch.live_change import change_run, described, find_live_run, request_of
@@ -51,7 +52,8 @@ class ReturningHosts:
             # One that is not there yet, or a run that is being changed: later.
             with suppress(PsclustError):
                 for name in read_plan(self._folder).lost:
-                    self._take_back(name)
+                    with changing_alone(self._folder):
+                        self._take_back(name)
 
     def _take_back(self, name: str) -> None:
         run = find_live_run(self._cluster, self._folder, read_status(self._folder))
