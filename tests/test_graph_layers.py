@@ -75,8 +75,8 @@ def _defined(tree: ast.Module) -> Iterator[str]:
             yield node.target.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
-    # Of named tuples, which are public, and of Python's frames.
-    yield from ("_fields", "_replace", "_asdict", "_make", "_getframe")
+    # Of named tuples, which are public, of Python's frames, and of `os`.
+    yield from ("_fields", "_replace", "_asdict", "_make", "_getframe", "_exit")
 
 
 def test_no_folder_imports_its_sibling_in_a_circle() -> None:
