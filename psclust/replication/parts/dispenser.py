@@ -156,9 +156,10 @@ class _Locked:
         free = tf.equal(holders, _NOBODY) & unfinished
         epoch = tf.reduce_min(tf.where(free, epochs, _LAST))
         behind = free & tf.equal(epochs, epoch)
-        order = tf.argsort(tf.where(behind, self._order(epoch), _LAST), stable=True)
         count = tf.minimum(most, tf.math.count_nonzero(behind, dtype=tf.int32))
-        found = tf.cast(order[:count], tf.int64)
+        # Of equal ones the first.
+        order = tf.where(behind, -self._order(epoch), -_LAST)
+        found = tf.cast(tf.math.top_k(order, count).indices, tf.int64)
         used = tf.gather(state.batches.read_value(), found)
         of_others = unfinished & tf.not_equal(holders, me) & tf.logical_not(free)
         taken = _put(state.holders, found, tf.zeros_like(found) + me)
