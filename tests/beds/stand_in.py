@@ -1,5 +1,6 @@
 """An interpreter that stands in for the training of psclust programs: it knows the signals, counts
-steps in a file, and trains nothing. Bare servers run by the real one."""
+steps in a file, says that it trains RATE examples a second, and trains nothing. Bare servers run by
+the real one."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ while not os.path.exists("finish"):
         step = steps.tell()
     place = os.environ["PSCLUST_PROGRESS"]
     with open(place + ".new", "w") as file:
-        json.dump({{"step": step, "phase": "train"}}, file)
+        rate = float(os.environ.get("RATE", 100))
+        json.dump({{"step": step, "phase": "train", "examples_per_s": rate}}, file)
     os.replace(place + ".new", place)
     time.sleep(0.02)
 """

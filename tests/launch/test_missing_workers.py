@@ -167,3 +167,22 @@ def test_a_run_goes_on_without_a_worker_that_gets_no_other_attempt(
     bed.signal("worker:0")
     assert bed.wait_for_end().text is not None
     assert not bed.status().ok
+
+
+@pytest.mark.long
+def test_a_slow_worker_starts_again_on_another_host(far: CommandBed, hosts: HostBed) -> None:
+    slow = "count: 3, task_env: {1: {RATE: '20'}}"
+    write(far, "h1:3, h2:1, h3:1", slow, "replace_slow: 3x\n")
+    up = far.start("up")
+    is_up(far)
+    before = pids(far)
+    assert tasks(far)["worker:1"].host == "h3"
+    up.until("moved: worker:1 to h1")
+    assert far.wait_for("worker:1", "running", attempt=2).host == "h1"
+    assert "left" in far.log("worker:1")
+    assert {**pids(far), "worker:1": 0} == {**before, "worker:1": 0}
+    assert "worker:1 made steps 5.0 times slower than the median of all workers" in up.output
+    far.write("finish", "")
+    assert up.wait() == 0, up.output
+    said = far.done("report", "--text")
+    assert "gives its place to a spare slot on another host: made steps 5.0 times slower" in said
