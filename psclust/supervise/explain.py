@@ -122,7 +122,9 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
         case TaskPhase.DONE | TaskPhase.STOPPED | TaskPhase.FAILED:
             return Finding(name, entry.phase.value)
         case TaskPhase.DROPPED:
-            return Finding(name, "dropped: the run goes on without it")
+            return Finding(name, f"{_loss(evidence.state, entry)}; the run goes on without it")
+        case TaskPhase.STOPPING if entry.at is not None:
+            return Finding(name, f"leaves host {entry.at}, and starts on {plan.host}")
     if plan.host in evidence.state.silent:
         return Finding(name, f"host {plan.host} is silent")
     if process.is_frozen:
@@ -141,6 +143,14 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
             stack=_stack(process.main_thread, plan.cwd),
         )
     return None
+
+
+def _loss(state: RunState, entry: TaskState) -> str:
+    """Why a worker was dropped, as a predicate."""
+    if entry.plan.host in state.lost:
+        return f"host {entry.plan.host} is lost"
+    hows = [death.how for death in state.deaths if death.task == entry.plan.task]
+    return hows[-1] if hows else "dropped"
 
 
 def _ending(state: RunState) -> tuple[str, ...]:

@@ -212,6 +212,9 @@ def plan_without(
         parts.append(f"moved: {where}")
     if (rest := _rest(inputs.file, old, plan, moved)) is not None:
         parts.append(rest)
+    fresh = [host for host in lost if host not in old.lost]
+    if left != before and fresh and inputs.file.found is None and inputs.file.reach_by == "ssh":
+        parts.append(f"once it answers, psclust scale -H +{','.join(fresh)} takes it back")
     return replace(plan, notes=(*old.notes, "; ".join(parts)))
 
 

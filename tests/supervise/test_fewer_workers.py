@@ -20,6 +20,7 @@ from psclust.supervise.events import (
     Started,
     Tick,
 )
+from psclust.supervise.explain import Evidence, explain
 from psclust.supervise.run_state import RunPhase, TaskPhase
 from psclust.supervise.state_machine import transition
 
@@ -175,3 +176,12 @@ def test_a_host_that_was_lost_joins_again_and_its_worker_with_it() -> None:
     assert run.state.lost == ()
     run.at(61, Started(W2, 9))
     assert run.at(90, LOST) == ["move off c"]
+
+
+def test_why_says_what_became_of_those_that_are_missing() -> None:
+    run = up(1)
+    run.at(10, Exited(W1, 1))
+    run.at(40, LOST, Apply(replace(run.plan, lost=("c",))))
+    found = {each.task: each.does for each in explain(Evidence(run.state, 41.0))}
+    assert found["worker:1"] == "exited with code 1; the run goes on without it"
+    assert found["worker:2"] == "host c is lost; the run goes on without it"

@@ -19,6 +19,7 @@ from psclust.supervise.events import (
     Started,
     Tick,
 )
+from psclust.supervise.explain import Evidence, explain
 from psclust.supervise.reading import Reading
 from psclust.supervise.run_state import TaskPhase
 from psclust.supervise.slow_workers import AGAIN_S, SlowWorkers, slowest
@@ -140,3 +141,11 @@ def test_the_new_host_is_lost_while_it_leaves() -> None:
     assert run.phase(W2) is TaskPhase.STOPPING
     assert run.at(102, Exited(W2, 0)) == []
     assert run.phase(W2) is TaskPhase.DROPPED
+
+
+def test_why_says_where_a_slow_worker_goes() -> None:
+    run = Replay(elastic()).up()
+    asked(run, 100)
+    run.at(100, Apply(moved(run.plan, "d")))
+    found = {each.task: each.does for each in explain(Evidence(run.state, 101.0))}
+    assert found["worker:2"] == "leaves host c, and starts on d"
