@@ -213,7 +213,7 @@ def plan_without(
     if (rest := _rest(inputs.file, old, plan, moved)) is not None:
         parts.append(rest)
     fresh = [host for host in lost if host not in old.lost]
-    if left != before and fresh and inputs.file.found is None and inputs.file.reach_by == "ssh":
+    if left != before and fresh and inputs.file.found is None:
         parts.append(f"once it answers, psclust scale -H +{','.join(fresh)} takes it back")
     return replace(plan, notes=(*old.notes, "; ".join(parts)))
 
