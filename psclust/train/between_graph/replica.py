@@ -368,7 +368,10 @@ class Replica:
             # It was only slow to start again.
             self.mark(session, self.number, End.TRAINS)
             return False
-        return True
+        # All have left: the chief is about to begin anew, first the ends, then the flag.
+        if self.parts is not None and self.stop.is_to_leave(session):
+            return False
+        return self.parts is None or self.ends(session)[self.number] is not End.ABSENT
 
     def _start_input(self, session: Session) -> int:
         """Starts the input after the batches whose gradients have been applied; returns their
