@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psclust.errors import StartError
+from psclust.errors import NoRunError, StartError
 from psclust.launch.live_change import Change, described
 from psclust.launch.status_stream import StatusStream
 from psclust.plan.task_plan import Plan
@@ -104,10 +104,15 @@ def _is_up(task: TaskStatus | None, attempt: int) -> bool:
 
 
 def _step(client: SupervisorClient, change: Change) -> int | None:
+    """None also where the run is just ending; its last status says how."""
     programs = {str(entry.task) for entry in change.plan.tasks if entry.role == "program"}
+    try:
+        readings = client.readings()
+    except NoRunError:
+        return None
     steps = [
         reading.step
-        for reading in client.readings()
+        for reading in readings
         if reading.task in programs and reading.step is not None
     ]
     return max(steps, default=None)
