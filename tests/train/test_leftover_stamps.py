@@ -36,7 +36,7 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, tf.constant(0.5), tf.constant(4), tf.timestamp(), tf.stack(taken)),
+            step=(token, tf.constant(0.5), tf.constant([4, 0]), tf.timestamp(), tf.stack(taken)),
             stamps=[taken],
             next_step=tf.constant(0),
             send=tf.group(known.assign(incarnation)),
