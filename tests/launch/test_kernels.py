@@ -37,6 +37,11 @@ program = psclust.Program(model, data, lambda: tf.train.AdamOptimizer(0.01), con
 INT8 = "PsclustDecode PsclustEncode"
 WIRE = {"PsclustConnect", "PsclustListen", "PsclustReceive", "PsclustSend"}
 WITHOUT = "env: {PSCLUST_KERNELS: 0}"
+WITHOUT_IF = """
+import os
+if os.path.exists("without"):
+    os.environ["PSCLUST_KERNELS"] = "0"
+"""
 
 
 @pytest.mark.parametrize(
@@ -110,23 +115,24 @@ def test_training_goes_on_with_a_ps_that_comes_back_without_them(
     bed: CommandBed, replication: str, update: str, clients: list[str]
 ) -> None:
     bed.write("mine.py", PROGRAM.replace("repeat(10)", "repeat()"))
-
-    def up(ps: str) -> None:
-        jobs = f"jobs: {{ps: {{count: 2, {ps}}}, worker: 2}}"
-        bed.write(
-            "cluster.yaml",
-            f"name: {bed.name}\nreplication: {replication}\nupdate: {update}\n"
-            f"program: mine:program\n{jobs}\n",
-        )
-        bed.done("up", "-d", "-f", "cluster.yaml")
+    bed.write("sitecustomize.py", WITHOUT_IF)
+    # Not forked, so that each attempt of a ps looks for the file.
+    jobs = f"{{ps: {{count: 2, env: {{PYTHONPATH: {bed.folder}}}}}, worker: 2}}"
+    bed.write(
+        "cluster.yaml",
+        f"name: {bed.name}\nreplication: {replication}\nupdate: {update}\n"
+        f"program: mine:program\npreload: false\njobs: {jobs}\n",
+    )
 
     def steps(client: str, first: str) -> bool:
         _, built, after = bed.log(client).rpartition(first)
         return bool(built) and "step " in after
 
-    up("")
+    bed.done("up", "-d", "-f", "cluster.yaml")
     wait_until(lambda: all(steps(client, "kernels: Psclust") for client in clients), what="a step")
-    up(WITHOUT)
+    bed.write("without", "")
+    for ps in ("ps:0", "ps:1"):
+        bed.done("restart", ps)
     wait_until(
         lambda: all(steps(client, "kernels:\n") for client in clients),
         what="a step without kernels",
