@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from psclust.errors import NoRunError, StartError
-from psclust.launch.live_change import Change, described
+from psclust.launch.live_change import Change, described, step_reached
 from psclust.launch.status_stream import StatusStream
 from psclust.plan.task_plan import Plan
 from psclust.rundir.status import DROPPED, RunStatus, TaskStatus
@@ -61,7 +61,7 @@ def wait_until_made(
         if up_s is None and _tasks(plan()) != _tasks(change.plan):
             return Made(seconds, replaced=True)
         if up_s is not None:
-            step = _step(client, change)
+            step = _step(client)
             if not change.pauses or (step or 0) > change.step:
                 return Made(up_s, seconds if change.pauses else None, step)
         if time.monotonic() > until:
@@ -103,16 +103,9 @@ def _is_up(task: TaskStatus | None, attempt: int) -> bool:
     return task is not None and task.phase in _UP and task.attempt > attempt
 
 
-def _step(client: SupervisorClient, change: Change) -> int | None:
+def _step(client: SupervisorClient) -> int | None:
     """None also where the run is just ending; its last status says how."""
-    programs = {str(entry.task) for entry in change.plan.tasks if entry.role == "program"}
     try:
-        readings = client.readings()
+        return step_reached(client)
     except NoRunError:
         return None
-    steps = [
-        reading.step
-        for reading in readings
-        if reading.task in programs and reading.step is not None
-    ]
-    return max(steps, default=None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_change import LiveRun
-from psclust.reach.ways import batch_of, host_maker
+from psclust.launch.missing_hosts import are_given
 from psclust.rundir.agents_file import keep_agents, read_agents
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
@@ -92,12 +92,6 @@ def with_hosts(run: LiveRun, change: HostChange) -> ClusterFile:
     if not changed.hosts:
         raise UsageError(f"{_FLAG}: no host would be left; end the run (psclust down {name}).")
     return changed
-
-
-def are_given(file: ClusterFile) -> bool:
-    """Whether the hosts are those of a batch job, or made for the run."""
-    maker, batch = host_maker(file.reach_by), batch_of(file.reach_by)
-    return file.found is not None or maker is not None or batch is not None
 
 
 def let_hosts_go(run: LiveRun, hosts: Sequence[str], client: SupervisorClient) -> None:

@@ -199,19 +199,20 @@ def change_run(
             record_cluster(request, run.folder)
         return None
     saves = must_save(plan, changes)
-    programs = {str(entry.task) for entry in run.plan.tasks if entry.role == "program"}
-    steps = [
-        reading.step
-        for reading in client.readings()
-        if reading.task in programs and reading.step is not None
-    ]
+    step = step_reached(client) or 0
     attempts = {task.task: task.attempt for task in run.status.tasks}
     status = client.apply(plan, save=saves)
     record_plan_inputs(request, run.folder, remote_hosts)
     record_cluster(request, run.folder)
     without = {task.task for task in run.status.tasks if task.phase == DROPPED}
     back = tuple(task for task in changes.changed if str(task) in without)
-    return Change(plan, changes, saves, attempts, max(steps, default=0), status.notes, back)
+    return Change(plan, changes, saves, attempts, step, status.notes, back)
+
+
+def step_reached(client: SupervisorClient) -> int | None:
+    """By the programs of the run; None before they make steps. Raises NoRunError."""
+    found = [each.step for each in client.readings() if each.role == "program"]
+    return max((step for step in found if step is not None), default=None)
 
 
 def described(change: Change) -> str:

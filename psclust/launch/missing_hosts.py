@@ -15,8 +15,13 @@ from psclust.spec.worker_range import least_workers
 def may_come_back(file: ClusterFile) -> bool:
     """Whether hosts that are missing may join the run later: it does without some, and they were
     not given to it."""
-    given = file.found is not None or batch_of(file.reach_by) or host_maker(file.reach_by)
-    return bool(file.hosts) and least_workers(file) is not None and not given
+    return bool(file.hosts) and least_workers(file) is not None and not are_given(file)
+
+
+def are_given(file: ClusterFile) -> bool:
+    """Whether the hosts are those of a batch job, or made for the run."""
+    maker, batch = host_maker(file.reach_by), batch_of(file.reach_by)
+    return file.found is not None or maker is not None or batch is not None
 
 
 class MissingHosts:

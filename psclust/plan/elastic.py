@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from psclust.plan.job_plan import JobPlan, replication_of
+from psclust.plan.job_plan import JobPlan
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.jobs import BETWEEN_GRAPH, WORKER
+from psclust.spec.jobs import WORKER
+from psclust.spec.worker_range import runs_freely
 
 CLUSTER, INPUT = "PSCLUST_CLUSTER", "PSCLUST_INPUT"
 
@@ -29,8 +30,7 @@ def grows(file: ClusterFile, entry: JobPlan) -> bool:
     programs, and observers, which read checkpoints alone."""
     if not file.is_elastic or entry.program is None or not entry.program.is_psclust:
         return False
-    free = file.update == "async" and replication_of(file) == BETWEEN_GRAPH
-    return entry.role == "side" or free
+    return entry.role == "side" or runs_freely(file)
 
 
 def leaves(file: ClusterFile, entry: JobPlan) -> bool:

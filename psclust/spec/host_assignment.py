@@ -40,12 +40,7 @@ def assign(
     by_name = {host.name: host for host in pool}
     used = dict.fromkeys(by_name, 0)
     placed: dict[Task, Host] = {}
-    pins = {
-        Task(name, index): pinned_host(job, index)
-        for name, job in jobs.items()
-        for index in range(job.count)
-        if Task(name, index) not in without
-    }
+    pins = {task: pin for task, pin in _pins(jobs).items() if task not in without}
     for task, pin in pins.items():
         if pin is not None:
             used[pin] += 1
@@ -68,6 +63,14 @@ def assign(
 def pinned_host(job: Job, index: int) -> str | None:
     """The host a task is pinned to: the job's hosts in order, repeated as needed."""
     return job.hosts[index % len(job.hosts)] if job.hosts else None
+
+
+def _pins(jobs: Mapping[str, Job]) -> dict[Task, str | None]:
+    return {
+        Task(name, index): pinned_host(job, index)
+        for name, job in jobs.items()
+        for index in range(job.count)
+    }
 
 
 def _next_free(pool: list[Host], used: dict[str, int], turn: int, task: Task) -> Host:
@@ -134,11 +137,7 @@ def assign_present(
     present = [host for host in hosts if host.name not in lost]
     if not present:
         raise NoRoomError("no host is left")
-    pins = {
-        Task(name, index): pinned_host(job, index)
-        for name, job in jobs.items()
-        for index in range(job.count)
-    }
+    pins = _pins(jobs)
     absent: set[Task] = set()
     idle: set[Task] = set()
     for task, pin in pins.items():

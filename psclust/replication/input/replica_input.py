@@ -13,11 +13,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.input.batches import (
-    checked_dataset,
-    count_examples,
-    features_and_labels,
-)
+from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
 from psclust.replication.input.upcoming import Upcoming, first_part, upcoming_parts
 from psclust.replication.model import ModeKeys, Model, Shard
 from psclust.replication.tf_types import Dataset, Graph, Operation, Tensor, Tensors

@@ -24,10 +24,9 @@ _CPU = "/device:CPU:0"
 @dataclass(frozen=True)
 class Upcoming:
     """life: int64 scalar, a placeholder, the number with which the input is started; no other start
-    has it. rows: int64 [any, 4], a placeholder, of each the life, its number from 0
-    on, the part's index, and how many of its batches to skip. put: writes `rows`. ended: int64
-    scalar, the number of the row that the input of `life` did not find, and at which it ended; -1
-    if it has not."""
+    has it. rows: int64 [any, 4], a placeholder, of each the life, its number from 0 on, the part's
+    index, and how many of its batches to skip. put: writes `rows`. ended: int64 scalar, the number
+    of the row that the input of `life` did not find, and at which it ended; -1 if it has not."""
 
     life: Tensor
     rows: Tensor
