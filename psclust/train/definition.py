@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from inspect import Parameter
 from typing import Any, TypeVar
 
@@ -76,10 +77,10 @@ class Definition:
         """Whether there is input to predict for."""
         return self.predict_input_fn is not None or _takes(self.input_fn, "mode")
 
-    @property
+    @cached_property
     def parts(self) -> PartList | None:
-        """Raises UsageError, see `checked_parts`, and where parts are to be handed out and the
-        program has none."""
+        """Asked for once: what a folder has may change. Raises UsageError, see `checked_parts`, and
+        where parts are to be handed out and the program has none."""
         config, found = self.config, self.data_parts
         if found is None:
             if config.handed_out:

@@ -66,7 +66,7 @@ class PartFeeder:
         left = claims.share_out()
         used = session.run(self._dispenser.batches) if left else ()
         for number, parts in left.items():
-            self._put(claims, number, 0, [(part, int(used[part])) for part in parts])
+            self._put(claims, number, [(row, p, int(used[p])) for row, p in enumerate(parts)])
         self._fill(claims)
         session.run(self._begin, {each.life: claims.life for each in self._upcoming})
         claims.resume(lambda: self._feed(claims))
@@ -170,33 +170,26 @@ class PartFeeder:
                 claims.error = error
                 close(claims.session)
 
-    def _fill(self, claims: _Claims) -> bool:
-        """Claims parts for inputs that have room for them, for the shortest first. Returns whether
-        there may be more."""
+    def _fill(self, claims: _Claims) -> None:
+        """Claims parts for inputs that have room for them, for the shortest first."""
         room = sum(max(0, claims.ahead - len(held.parts)) for held in claims.inputs)
         if not room:
-            return True
+            return
         found, awaited = claims.session.run(
             self._ops.claim, {self._ops.me: claims.me, self._ops.most: room}
         )
         claims.awaited = bool(awaited)
-        given: dict[int, list[tuple[int, int]]] = {}
-        first: dict[int, int] = {}
+        given: dict[int, list[tuple[int, int, int]]] = {}
         for part, used in found.tolist():
             number = claims.shortest()
-            first.setdefault(number, claims.inputs[number].add(part))
-            given.setdefault(number, []).append((part, used))
-        for number, parts in given.items():
-            self._put(claims, number, first[number], parts)
-        return bool(given)
+            given.setdefault(number, []).append((claims.inputs[number].add(part), part, used))
+        for number, rows in given.items():
+            self._put(claims, number, rows)
 
-    def _put(
-        self, claims: _Claims, number: int, first: int, parts: Sequence[tuple[int, int]]
-    ) -> None:
-        """For input `number`, in rows from number `first` on."""
+    def _put(self, claims: _Claims, number: int, rows: Iterable[tuple[int, int, int]]) -> None:
+        """For input `number`: (number of the row, part, how many of its batches are used)."""
         upcoming = self._upcoming[number]
-        rows = [(claims.life, first + place, *part) for place, part in enumerate(parts)]
-        claims.session.run(upcoming.put, {upcoming.rows: rows})
+        claims.session.run(upcoming.put, {upcoming.rows: [(claims.life, *row) for row in rows]})
 
     def _finish(self, claims: _Claims) -> None:
         done = claims.take_finished()

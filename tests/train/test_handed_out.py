@@ -177,6 +177,18 @@ def test_a_later_training_goes_on_with_the_parts_that_are_left(
     assert counted(train(200, "between-graph").values) == {3}
 
 
+def test_a_worker_with_other_parts_than_the_chief_is_told(processes: Start) -> None:
+    training = _start(processes, "between-graph", False, workers_at_first=1)
+    training.reach("worker:0", 1)
+    training.workers, training.arguments = 2, [*training.arguments, "--set", "examples=910"]
+    training.start("worker:1")
+    wait_until(lambda: training.clients["worker:1"].exitcode == 1, what="the end of worker:1")
+    assert (
+        "worker:1 has 91 parts of the data and worker:0, the chief, 90, or others: data_parts must "
+        "give all workers the same list"
+    ) in training.log("worker:1")
+
+
 @pytest.mark.long
 def test_a_worker_that_is_gone_for_good_leaves_its_part_to_others(processes: Start) -> None:
     training = _start(processes, "between-graph", False, examples=4000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,11 @@ class PartList:
     shuffled: bool = False
     seed: int = 0
     once: bool = False
+
+    @property
+    def digest(self) -> int:
+        """The same for the same parts in the same order."""
+        return zlib.crc32("\n".join(map(str, self.parts)).encode())
 
     @property
     def are_names(self) -> bool:

@@ -1,8 +1,8 @@
 """A check that all between-graph workers build the chief's variables, each on the same ps;
 otherwise two workers train two models, or wait for a variable that is never initialized. The chief
 writes a list of its variables to the first ps, and every other worker compares its own. The list
-also has the number of towers if each tower reads its own shard of the data, and the variables that
-synchronous workers stream.
+also has the number of towers if each tower reads its own shard of the data, the parts of the data
+if they are handed out, and the variables that synchronous workers stream.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from psclust.placement.partition import Cut
 from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
 from psclust.replication.device_layout import Decided, DeviceLayout
+from psclust.replication.parts.part_list import PartList
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.descriptions import cuts_of, pieces
 from psclust.spec.jobs import PS
@@ -51,7 +52,7 @@ def refuse_unshared(variables: Sequence[Any], layout: DeviceLayout) -> None:
 class Agreement:
     """One client's side of the check. Adds its ops to the current graph. variables: the model's, in
     this graph. towers: the number that all workers must have; None: any. streamed: the names of the
-    variables whose gradients all workers must push in every step."""
+    variables whose gradients all workers must push in every step. parts: that are handed out."""
 
     def __init__(
         self,
@@ -59,11 +60,13 @@ class Agreement:
         layout: DeviceLayout,
         towers: int | None = None,
         streamed: Sequence[str] = (),
+        parts: PartList | None = None,
     ) -> None:
         self._mine = pieces(variables)
         self._cuts, self._decided = cuts_of(variables), layout.decided
         self._towers = towers
         self._streamed = sorted(streamed)
+        self._parts = [len(parts.parts), parts.digest] if parts is not None else None
         with tf.device(layout.parameters):
             # In no collection, so that it is not initialized, saved or restored with the model's
             # variables.
@@ -95,6 +98,7 @@ class Agreement:
                         "cuts": {name: [cut.axis, cut.sizes] for name, cut in self._cuts.items()},
                         "towers": self._towers,
                         "streamed": self._streamed,
+                        "parts": self._parts,
                     }
                 )
             },
@@ -121,6 +125,13 @@ class Agreement:
                 f"the chief, has {listed['towers']}, "
                 "but each tower reads its own shard of the data, so the workers must agree: "
                 "give all the same device_count, or share batches with split_batch=True"
+            )
+        if listed["parts"] != self._parts:
+            own, chiefs = (each[0] if each else "no" for each in (self._parts, listed["parts"]))
+            raise PsclustError(
+                f"{me} has {own} parts of the data and {chief}, the chief, {chiefs}, or others: "
+                "data_parts must give all workers the same list; leave new files to the next "
+                "training"
             )
         theirs = [
             (Variable(name, tuple(shape), dtype), ps)

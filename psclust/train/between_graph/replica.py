@@ -76,6 +76,7 @@ class Replica:
                 layout,
                 len(layout.devices) if numbered else None,
                 self.built.streamed,
+                self.job.program.parts if config.handed_out else None,
             )
             self.hooks = Hooks(self._hooks(layout))
             self.variables = Initializer(self.built.tower.spec.scaffold)
