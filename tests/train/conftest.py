@@ -236,7 +236,16 @@ class Processes:
         return 0
 
     def reach(self, task: str, step: int) -> None:
-        wait_until(lambda: self.step(task) >= step, what=f"{task} at step {step}")
+        """Waits until a client's current attempt has reached the step."""
+
+        def reached() -> bool:
+            ended = self.clients[task].exitcode
+            if self.step(task) >= step:
+                return True
+            assert ended is None, f"{task} ended before step {step}:\n{self.log(task)}"
+            return False
+
+        wait_until(reached, what=f"{task} at step {step}")
 
     def end(self, deadline_s: float = PATIENCE_S) -> dict[str, int]:
         """Waits for all clients; their exit codes."""

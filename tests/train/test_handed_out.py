@@ -35,24 +35,36 @@ def test_every_example_is_used_once_an_epoch(
 
 
 def _counts(training: Any) -> set[int]:
-    return counted(training.end_well().values)
+    return counted(_ended(training).values)
 
 
-def _start(processes: Start, replication: str, sync: bool, *words: str, **options: Any) -> Any:
-    options = {"ps": 2, "worker": 3, "examples": 900, "pause": 0.02, "save_seconds": 1.0, **options}
-    return processes(
-        replication,
-        sync,
-        "handed_out:program",
-        *words,
-        environment=HANDED_OUT,
-        log_seconds=0.2,
-        **options,
-    )
+def _ended(training: Any) -> Any:
+    (training.folder / "hurry").touch()
+    return training.end_well()
 
 
-def test_a_worker_that_dies_leaves_its_part_to_its_successor(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, examples=4000)
+@pytest.fixture
+def start(processes: Start, tmp_path: Path) -> Start:
+    """Starts a training that is slow until it is to end."""
+    given = {"ps": 2, "worker": 3, "examples": 4000, "pause": 0.1, "save_seconds": 1.0}
+
+    def started(replication: str, sync: bool, *words: str, **options: Any) -> Any:
+        return processes(
+            replication,
+            sync,
+            "handed_out:program",
+            *words,
+            environment=HANDED_OUT,
+            log_seconds=0.2,
+            hurry=tmp_path / "hurry",
+            **{**given, **options},
+        )
+
+    return started
+
+
+def test_a_worker_that_dies_leaves_its_part_to_its_successor(start: Start) -> None:
+    training = start("between-graph", False)
     for step in (10, 40):
         training.reach("worker:1", step)
         training.replace("worker:1")
@@ -61,15 +73,15 @@ def test_a_worker_that_dies_leaves_its_part_to_its_successor(processes: Start) -
     assert _counts(training) == {1}
 
 
-def test_a_lost_ps_takes_the_parts_back_to_the_checkpoint(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, save_seconds=0.3)
+def test_a_lost_ps_takes_the_parts_back_to_the_checkpoint(start: Start) -> None:
+    training = start("between-graph", False, save_seconds=0.3)
     training.reach("worker:0", 60)
     training.replace("ps:0")
     assert _counts(training) == {1}
 
 
-def test_workers_come_and_go_while_the_others_train(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, examples=6000, workers_at_first=1)
+def test_workers_come_and_go_while_the_others_train(start: Start) -> None:
+    training = start("between-graph", False, examples=6000, workers_at_first=1)
     training.reach("worker:0", 10)
     training.workers = 3
     for worker in ("worker:1", "worker:2"):
@@ -87,9 +99,9 @@ def test_workers_come_and_go_while_the_others_train(processes: Start) -> None:
 @pytest.mark.parametrize("replication", ["between-graph", "in-graph"])
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
 def test_all_leave_together_and_others_go_on_with_the_live_variables(
-    processes: Start, replication: str, before: int, after: int
+    start: Start, replication: str, before: int, after: int
 ) -> None:
-    training = _start(processes, replication, True, workers_at_first=before)
+    training = start(replication, True, workers_at_first=before)
     clients = list(training.clients)
     training.reach(clients[0], 15)
     for client in clients:
@@ -102,8 +114,8 @@ def test_all_leave_together_and_others_go_on_with_the_live_variables(
     assert "restored" not in training.log(clients[0])
 
 
-def test_one_that_leaves_before_its_first_step_is_missed_by_nobody(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, workers_at_first=1, examples=3000)
+def test_one_that_leaves_before_its_first_step_is_missed_by_nobody(start: Start) -> None:
+    training = start("between-graph", False, workers_at_first=1)
     training.reach("worker:0", 10)
     training.workers = 3
     for worker in ("worker:1", "worker:2"):
@@ -122,8 +134,8 @@ def _listens(pid: int) -> bool:
     return bool(caught >> (signal.SIGUSR2 - 1) & 1)
 
 
-def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(processes: Start) -> None:
-    training = _start(processes, "between-graph", True, workers_at_first=2)
+def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(start: Start) -> None:
+    training = start("between-graph", True, workers_at_first=2)
     training.reach("worker:0", 15)
     training.kill("worker:1")
     training.signal("worker:0", signal.SIGUSR2)
@@ -137,14 +149,12 @@ def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(processes: S
 
 
 def test_a_part_of_the_dead_is_left_as_it_is_where_none_may_be_used_twice(
-    processes: Start,
+    start: Start,
 ) -> None:
-    training = _start(
-        processes, "between-graph", False, "--config", "at_most_once=true", examples=4000
-    )
+    training = start("between-graph", False, "--config", "at_most_once=true")
     training.reach("worker:1", 30)
     training.replace("worker:1")
-    used = counted(training.end_well().values)
+    used = counted(_ended(training).values)
     assert 1 in used
     assert used <= {0, 1}
 
@@ -177,21 +187,21 @@ def test_a_later_training_goes_on_with_the_parts_that_are_left(
     assert counted(train(200, "between-graph").values) == {3}
 
 
-def test_a_worker_with_other_parts_than_the_chief_is_told(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, workers_at_first=1)
+def test_a_worker_with_other_parts_than_the_chief_is_told(start: Start) -> None:
+    training = start("between-graph", False, workers_at_first=1)
     training.reach("worker:0", 1)
     training.workers, training.arguments = 2, [*training.arguments, "--set", "examples=910"]
     training.start("worker:1")
     wait_until(lambda: training.clients["worker:1"].exitcode == 1, what="the end of worker:1")
     assert (
-        "worker:1 has 91 parts of the data and worker:0, the chief, 90, or others: data_parts must "
-        "give all workers the same list"
+        "worker:1 has 91 parts of the data and worker:0, the chief, 400, or others: data_parts "
+        "must give all workers the same list"
     ) in training.log("worker:1")
 
 
 @pytest.mark.long
-def test_a_worker_that_is_gone_for_good_leaves_its_part_to_others(processes: Start) -> None:
-    training = _start(processes, "between-graph", False, examples=4000)
+def test_a_worker_that_is_gone_for_good_leaves_its_part_to_others(start: Start) -> None:
+    training = start("between-graph", False)
     training.reach("worker:2", 30)
     training.kill("worker:2")
     del training.clients["worker:2"]
