@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ _T = TypeVar("_T")
 _PROBE_S = 0.02
 _IDLE_S = 0.25
 _READ_S = 0.5  # to read renewals that arrived while this process was suspended
+_TELL_S = 2.0  # for the supervisor to learn that the last task has left
 _LEASE_OVER = "the supervisor has not renewed its lease"
 
 
@@ -53,9 +55,12 @@ class _Running:
 
 class Agent:
     """Owns a host's tasks, and touches them only on the thread of `run`; other threads use `call`.
-    grace_s: between TERM and KILL."""
+    grace_s: between TERM and KILL. leave_s: for the supervisor to have tasks leave a host that is
+    about to go; 0: they cannot."""
 
-    def __init__(self, folder: RunFolder, lease_s: float, grace_s: float) -> None:
+    def __init__(
+        self, folder: RunFolder, lease_s: float, grace_s: float, leave_s: float = 0.0
+    ) -> None:
         self.folder = folder
         self.event_log = EventLog()
         self.stopped = threading.Event()
@@ -66,6 +71,10 @@ class Agent:
         self._attempts: set[tuple[Task, int]] = set()
         self._summaries: set[str] = set()
         self._stopping: str | None = None
+        self._leave_s = leave_s
+        self._leaving: tuple[str, float] | None = None  # why, and until when on `clock`
+        self._left: float | None = None  # when its last task did
+        self._watchers = 0
         self._transport: LocalTransport
 
     # ---- from any thread
@@ -108,6 +117,31 @@ class Agent:
         """End all tasks and return from `run`; `stopped` is set when no task is alive."""
         self._stopping = self._stopping or reason
         self._mailbox.wake()
+
+    @property
+    def leaving(self) -> str | None:
+        """Why its tasks are to leave this host, once they are."""
+        return self._leaving[0] if self._leaving is not None else None
+
+    def leave(self, reason: str) -> None:
+        """`stop`, but let the supervisor move the tasks first if it can. A signal handler may call
+        this; at the second call it stops."""
+        if self._leave_s and self._watchers and self._leaving is None:
+            self._leaving = reason, clock() + self._leave_s
+            self._mailbox.wake()
+        else:
+            self.stop(reason)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While a supervisor receives updates."""
+        with self._renewed:
+            self._watchers += 1
+        try:
+            yield
+        finally:
+            with self._renewed:
+                self._watchers -= 1
 
     def call(self, work: Callable[[LocalTransport], _T]) -> _T:
         """Run `work` on the thread of `run`; returns its result or raises its error. Checks the
@@ -161,6 +195,7 @@ class Agent:
         while self._stopping is None:
             self._turn()
             self._check_lease()
+            self._check_leaving()
         LOG.info("stopping: %s", self._stopping)
         self._end_all()
         self._mailbox.close(StoppingError(self._stopping))
@@ -173,6 +208,16 @@ class Agent:
             ):
                 return
             self._stopping = _LEASE_OVER
+
+    def _check_leaving(self) -> None:
+        if self._leaving is None or self._stopping is not None:
+            return
+        reason, until = self._leaving
+        alive = any(entry.alive for entry in self._tasks.values())
+        self._left = None if alive else self._left or clock()
+        told = self._left is not None and clock() > self._left + _TELL_S
+        if told or clock() > until:
+            self._stopping = reason
 
     def _is_leased(self) -> bool:
         return not self._lease.is_over(clock())

@@ -160,10 +160,11 @@ class AgentService:
 
     def Watch(self, request: pb.WatchRequest, context: grpc.ServicerContext) -> Iterator[pb.Update]:
         LOG.info("%s watches from event %d on", context.peer(), request.after)
-        for update in stream_updates(self._agent, request, context.is_active):
-            yield update
-            if update.WhichOneof("update") == "stopping":
-                self.sent_reason.set()
+        with self._agent.watched():
+            for update in stream_updates(self._agent, request, context.is_active):
+                yield update
+                if update.WhichOneof("update") == "stopping":
+                    self.sent_reason.set()
 
     def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []

@@ -56,8 +56,8 @@ class AgentRequest:
     host: its name in the cluster file. folder: the run's on this host. address: where to listen,
     unless there is an `interface`: its name, or a subnet such as 10.0.0.0/8. ports: auto, or a
     range. environ: variables for all tasks, which may be secret. warm: fork servers to start at
-    once. forwarder: with what its forwarder shows who it is; None: the run is not encrypted.
-    version: of the launcher's psclust.
+    once. leave_s: see `Agent`. forwarder: with what its forwarder shows who it is; None: the run is
+    not encrypted. version: of the launcher's psclust.
     """
 
     host: str
@@ -71,6 +71,7 @@ class AgentRequest:
     ports: str = "auto"
     warm: tuple[Load, ...] = ()
     forwarder: Identity | None = None
+    leave_s: float = 0.0
     version: str = psclust.__version__
 
     def to_json(self) -> str:
@@ -189,10 +190,14 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     from psclust.transport.local_transport import LocalTransport
 
     _record_processes(folder.agent_process, own_guard.pid)
-    agent = Agent(folder, request.lease_s, request.grace_s)
+    agent = Agent(folder, request.lease_s, request.grace_s, request.leave_s)
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
     own_guard.on_term(
-        lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM")
+        lambda: (
+            agent.stop("its guard was killed")
+            if own_guard.is_gone()
+            else agent.leave("it got SIGTERM")
+        )
     )
     forwarder = _forwarder(request)
     environ = {**os.environ, **request.environ}

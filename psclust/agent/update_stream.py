@@ -33,7 +33,7 @@ def stream_updates(
         _ProgressStream(agent),
     )
     event_files = EventFiles(dict(request.offsets))
-    announced = False
+    announced = leaving = False
     while is_active():
         over = agent.stopped.is_set()  # read before the last updates are collected
         entries = agent.event_log.after(after, 0 if over else _POLL_S)
@@ -41,6 +41,9 @@ def stream_updates(
             # First, or the supervisor would take the tasks' ends for failures of their own.
             announced = True
             yield pb.Update(stopping=agent.stopping)
+        if agent.leaving is not None and not leaving:
+            leaving = True
+            yield pb.Update(leaving=agent.leaving)
         for entry in entries:
             if isinstance(entry.event, Exited):
                 agent.drain(entry.event.task, _DRAIN_S)

@@ -41,6 +41,7 @@ from psclust.spec.plurals import counted
 from psclust.supervise.pace import Pace
 
 if TYPE_CHECKING:
+    from psclust.launch.drained_hosts import DrainedHosts
     from psclust.launch.returning_hosts import ReturningHosts
 
 _REDRAW_S = 0.05
@@ -153,13 +154,15 @@ def _start_and_stay(
             _top_follower(run, view, plan) if top else Follower(folder, view, shown=plan.notes)
         )
         returning = None if detach else _returning(request, folder)
+        drained = None if detach else _drained(request, folder)
         try:
             status = _follow(
                 run, statuses, follower, StartupNotes(plan), interrupts, returning, detach=detach
             )
         finally:
-            if returning is not None:
-                returning.close()
+            for watch in (returning, drained):
+                if watch is not None:
+                    watch.close()
         if detach and status is not None and not status.ended:
             run.client.detach()
             view.close()
@@ -184,6 +187,18 @@ def _returning(request: UpRequest, folder: RunFolder) -> ReturningHosts | None:
     returning = ReturningHosts(request.cluster, folder, partial(connect, partial=True))
     returning.start()
     return returning
+
+
+def _drained(request: UpRequest, folder: RunFolder) -> DrainedHosts | None:
+    """Has workers leave hosts that the batch system wants back, where they come and go."""
+    batch = batch_of(request.file.reach_by)
+    if batch is None or not request.file.is_elastic:
+        return None
+    from psclust.launch.drained_hosts import DrainedHosts
+
+    drained = DrainedHosts(folder, batch)
+    drained.start()
+    return drained
 
 
 def _top_follower(run: HeldRun, view: output.LiveView, plan: Plan) -> Follower:

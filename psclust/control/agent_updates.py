@@ -28,6 +28,9 @@ class HostListener(Listener, Protocol):
     def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
         """all_hosts: the reason is on this machine, so all other hosts are lost too."""
 
+    def host_leaves(self, host: str, reason: str) -> None:
+        """A host is about to go; its tasks have some time to leave it."""
+
     def host_silent(self, host: str, silent: bool) -> None:
         """The connection to a host's agent broke, or is back."""
 
@@ -92,6 +95,8 @@ class AgentUpdates:
                 self._apply_progress(update.progress)
             case "event_file":
                 self._apply_event_file(update.event_file)
+            case "leaving":
+                self._listener.host_leaves(self._host, update.leaving)
 
     def _apply_event(self, event: pb.Event) -> None:
         task = _task(event.task)

@@ -46,6 +46,7 @@ class AgentSettings:
     name: str
     lease_s: float
     grace_s: float
+    leave_s: float
     interface: str | None
     environ: Mapping[str, str]
     warm: Mapping[str, Sequence[Load]]
@@ -81,6 +82,7 @@ def start_agents(
             address=settings.addresses.get(host) or "127.0.0.1",
             lease_s=settings.lease_s,
             grace_s=settings.grace_s,
+            leave_s=settings.leave_s,
             identity=authority.agent(host),
             environ=settings.environ,
             interface=settings.interface,

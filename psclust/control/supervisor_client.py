@@ -113,6 +113,10 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
         """How far every task is and what it uses, in the order of the plan."""
         return [Reading.from_json(text) for text in self._call("readings")]
 
+    def leave(self, host: str, reason: str) -> None:
+        """Have the tasks that can leave a host, which stays for as long as it is needed."""
+        self._call("leave", [host, reason])
+
     def restart(self, task: Task) -> None:
         self._call("restart", (task.job, task.index))
 

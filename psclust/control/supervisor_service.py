@@ -73,6 +73,7 @@ class SupervisorService:
             "save_and_apply": (Plan, self._save_and_apply),
             "explain": (Any, self._explain),
             "readings": (Any, self._readings),
+            "leave": (tuple[str, str], self._leave),
             "restart": (tuple[str, int], self._restart),
             "inject": (tuple[str, Fault, str], self._inject),
             "stop": (StopRequest, self._stop),
@@ -166,6 +167,13 @@ class SupervisorService:
 
     def _readings(self, request: object) -> str:
         return json.dumps([each.to_json() for each in self._supervisor.inspection.readings()])
+
+    def _leave(self, request: tuple[str, str]) -> str:
+        host, reason = request
+        if host not in self._supervisor.call(self._transport.agents):
+            raise UsageError(f"{host}: no agent of this run is there.")
+        self._supervisor.post(events.HostLeaves(host, reason, goes=False))
+        return _DONE
 
     def _restart(self, request: tuple[str, int]) -> str:
         self._supervisor.post(events.Restart(Task(*request)))

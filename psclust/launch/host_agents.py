@@ -124,6 +124,7 @@ def _settings(
         name=request.cluster.name,
         lease_s=file.deadlines.lease,
         grace_s=file.deadlines.stop,
+        leave_s=file.leave_s,
         interface=file.interface,
         environ=_passed(file),
         warm=_loads(request),

@@ -23,7 +23,8 @@ SPARE = "spare"
 _PYTHON = "python3"  # the image's; that this machine's interpreter exists there too means nothing
 _PREPARE_S = 120  # for the launcher to start agents when the last pod runs
 _IDLE_S = 10  # of a pod without an agent
-_STOP_MARGIN_S = 5  # an agent stops its tasks within `deadlines.stop`, and needs a moment itself
+# An agent has programs leave, stops its tasks within `deadlines.stop`, and needs a moment itself.
+_STOP_MARGIN_S = 5
 _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
@@ -84,7 +85,8 @@ def _pod(file: ClusterFile, host: str, run: str, source: str) -> Object:
         "enableServiceLinks": False,
         # Nothing in the pod calls Kubernetes.
         "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": math.ceil(file.deadlines.stop) + _STOP_MARGIN_S,
+        "terminationGracePeriodSeconds": math.ceil(file.leave_s + file.deadlines.stop)
+        + _STOP_MARGIN_S,
         "containers": [container],
     }
     mount(file, spec)

@@ -83,6 +83,10 @@ class BatchSystem(Protocol):
     def own_job(self, environ: Mapping[str, str]) -> str | None:
         """The id of the job that this process is in."""
 
+    def wanted_back(self, hosts: Sequence[str]) -> dict[str, str]:
+        """Those of the hosts of this process's job that are to be given back, and why, as a clause.
+        Raises UsageError where the batch system does not answer."""
+
     def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """Of each job. Raises UsageError where the batch system does not answer."""
 

@@ -33,6 +33,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "signal": (*_TASK, "signal"),
     "host_silent": ("host",),
     "host_back": ("host",),
+    "host_leaves": ("host", "reason"),
     "host_lost": ("host", "reason", "tasks"),
     "move": ("hosts", "reason"),
     "replace": (*_TASK, "reason"),

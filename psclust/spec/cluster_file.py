@@ -326,6 +326,11 @@ class ClusterFile(_Common):
         return self.input == "handed_out" and self.program_command.is_psclust
 
     @property
+    def leave_s(self) -> float:
+        """For programs on a host that is about to go, to leave it or to save; 0: they cannot."""
+        return self.deadlines.finish if self.program_command.is_psclust else 0.0
+
+    @property
     def all_jobs(self) -> dict[str, Job]:
         """The jobs of the file, and the one psclust adds."""
         added = added_job(

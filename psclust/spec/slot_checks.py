@@ -23,9 +23,7 @@ def check_slots(file: ClusterFile) -> Iterator[Problem]:
     jobs = file.all_jobs
     pins = list(_unknown_pins(file))
     yield from pins
-    too_few = list(
-        _total(file.hosts, jobs, "or ask for more CPUs" if file.found else "or raise slots")
-    )
+    too_few = list(_total(file.hosts, jobs, _otherwise(file)))
     # One of the tasks may be psclust's addition.
     yield from (
         (replace(problem, text=f"{problem.text} {file.suited}") for problem in too_few)
@@ -55,6 +53,12 @@ def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
                 f"'{name}' is not one of the hosts; {hint}",
                 _HOSTS,
             )
+
+
+def _otherwise(file: ClusterFile) -> str:
+    if file.reach_by == "kubernetes":
+        return "or, for the next run, raise kubernetes.spares"
+    return "or ask for more CPUs" if file.found else "or raise slots"
 
 
 def _total(hosts: Sequence[Host], jobs: Mapping[str, Job], otherwise: str) -> Iterator[Problem]:

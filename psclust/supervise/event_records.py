@@ -112,6 +112,9 @@ def _event(before: RunState, event: Event, after: RunState, now: float) -> Itera
         case events.HostSilent(host, silent):
             if (host in before.silent) is not silent:
                 yield record("host_silent" if silent else "host_back", host=host)
+        case events.HostLeaves(host, reason):
+            if host in after.leaving and host not in before.leaving:
+                yield record("host_leaves", host=host, reason=reason)
         case events.HostLost(host, reason):
             lost = [
                 str(task)

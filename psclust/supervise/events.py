@@ -132,6 +132,17 @@ class HostLost:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLeaves:
+    """A host is to be given back: tasks that can leave it should; `reason` is a clause for the
+    user. goes: soon it is gone with all that is there, else it stays for as long as it is
+    needed."""
+
+    host: str
+    reason: str
+    goes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HostSilent:
     """Contact with a host broke off, or came back."""
 
@@ -251,12 +262,14 @@ class Signal:
 class Move:
     """Plan again without the hosts `lost`. If that is impossible, the run ends with `otherwise`,
     or, if not `vital`, goes on without the tasks that were there. absent: workers that the run goes
-    on without."""
+    on without. leaves: the last of the hosts is still there, so that programs can leave or save; if
+    it is impossible, they save first, or, if not `vital`, stay."""
 
     lost: tuple[str, ...]
     otherwise: Outcome
     vital: bool
     absent: tuple[Task, ...] = ()
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +312,7 @@ Event = (
     | Looked
     | Apply
     | HostSilent
+    | HostLeaves
     | HostLost
     | Note
     | NotMoved

@@ -149,6 +149,8 @@ def _loss(state: RunState, entry: TaskState) -> str:
     """Why a worker was dropped, as a predicate."""
     if entry.plan.host in state.lost:
         return f"host {entry.plan.host} is lost"
+    if entry.plan.host in state.leaving:
+        return f"host {entry.plan.host} was to be left"
     hows = [death.how for death in state.deaths if death.task == entry.plan.task]
     return hows[-1] if hows else "dropped"
 

@@ -34,7 +34,7 @@ def drop_dead(state: RunState, entry: TaskState, otherwise: Outcome, now: float)
     they need a plan without it."""
     if not entry.plan.grows:
         gone = (*dropped(state), entry.plan.task)
-        return state, [Move(state.lost, otherwise, vital=True, absent=gone)]
+        return state, [Move(state.given_up, otherwise, vital=True, absent=gone)]
     state = state.with_task(replace(entry, phase=TaskPhase.DROPPED))
     left = counted(len(workers(state)), "worker")
     return state.with_note(f"{describe_loss(state, entry, now)}, with {left}"), []
@@ -44,7 +44,7 @@ def drop_homeless(state: RunState) -> RunState:
     """After a plan was taken over: the run does without workers for which there is no place. One
     whose failure led to the plan starts again if it got another place."""
     for entry in list(state.tasks.values()):
-        homeless = entry.plan.host in state.lost
+        homeless = entry.plan.host in state.given_up
         if entry.alive or not is_dispensable(state, entry.plan):
             continue
         if homeless and (entry.pending or entry.phase is TaskPhase.FAILED):

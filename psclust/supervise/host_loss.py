@@ -42,7 +42,12 @@ def lose_host(
         for task, entry in {**state.tasks, **ended}.items()
         if not (task in ended and entry.removed)
     }
-    state = replace(state, tasks=tasks, lost=(*state.lost, event.host))
+    state = replace(
+        state,
+        tasks=tasks,
+        lost=(*state.lost, event.host),
+        leaving=tuple(host for host in state.leaving if host != event.host),
+    )
     if any(entry.at is not None for entry in there) and state.plan is not None:
         before = max(state.no_start_before or now, now + state.plan.deadlines.stop_s)
         state = replace(state, no_start_before=before)
@@ -121,7 +126,7 @@ def replace_tasks(
     stuck = [entry.plan.task for entry in vital if entry not in needed and _stays(entry, now)]
     absent = (*dropped(state), *stuck)
     delayed = _delay_starts(state, missing, now)
-    return delayed, Move(state.lost, otherwise, vital=bool(vital), absent=absent)
+    return delayed, Move(state.given_up, otherwise, vital=bool(vital), absent=absent)
 
 
 def _stays(entry: TaskState, now: float) -> bool:

@@ -15,6 +15,7 @@ from psclust.spec.plurals import counted_tasks
 from psclust.supervise.events import Action
 from psclust.supervise.fewer_workers import drop_homeless
 from psclust.supervise.host_loss import lacks_host
+from psclust.supervise.leaving_hosts import leave_without_successor
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stopping import ask_to_end, stop_task
 
@@ -25,7 +26,8 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
     changes = compare(state.plan, plan) if state.plan else None
     servers = {entry.task for entry in plan.tasks if entry.role == "server"} if afresh else set()
     changed = {*(changes.changed if changes else ()), *servers}
-    lost = tuple(dict.fromkeys((*state.lost, *plan.lost)))
+    gone = [host for host in plan.lost if host not in state.leaving]
+    lost = tuple(dict.fromkeys((*state.lost, *gone)))
     before = state.tasks
     tasks: dict[Task, TaskState] = {}
     for entry in plan.tasks:
@@ -57,7 +59,8 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
             after = AfterStop.RESTART if task in tasks else AfterStop.REMOVE
             state, more = _end(state, before[task], state.tasks[task], now, after)
             actions += more
-    return _without_delay(drop_homeless(state)), actions
+    state, more = leave_without_successor(state, now)
+    return _without_delay(drop_homeless(state)), actions + more
 
 
 def _without_delay(state: RunState) -> RunState:

@@ -130,7 +130,8 @@ class RunState:
     attempts: the last one of each task, also of those that a plan has removed and another may bring
     back. deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the
     run ends. due: end of the finishing grace.
-    silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost
+    silent: hosts without contact. lost: hosts on which nothing is started any more. leaving: the
+    same, of hosts that are still there, until their tasks have left. missed: lost
     hosts whose tasks are not needed unless a program starts again. notes: sentences for the user.
     no_start_before: set while tasks of a lost host move, or all tasks start again; no task starts
     earlier, nor before every process that is being stopped has ended. together: that all tasks
@@ -150,6 +151,7 @@ class RunState:
     due: float | None = None
     silent: frozenset[str] = frozenset()
     lost: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
     missed: tuple[HostLost, ...] = ()
     notes: tuple[str, ...] = ()
     no_start_before: float | None = None
@@ -166,6 +168,11 @@ class RunState:
 
     def with_note(self, text: str) -> RunState:
         return self if text in self.notes else replace(self, notes=(*self.notes, text))
+
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """Hosts on which nothing is started any more."""
+        return (*self.lost, *self.leaving)
 
     @property
     def any_alive(self) -> bool:

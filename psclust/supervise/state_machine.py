@@ -22,6 +22,7 @@ from psclust.supervise.events import (
     Event,
     Explain,
     Explained,
+    HostLeaves,
     HostLost,
     HostSilent,
     Kill,
@@ -45,6 +46,7 @@ from psclust.supervise.host_loss import (
     lose_missed_hosts,
     with_hosts_back,
 )
+from psclust.supervise.leaving_hosts import leave_host, stay_on_host
 from psclust.supervise.plan_change import (
     apply_plan,
     go_on_with_plan,
@@ -88,6 +90,8 @@ def transition(state: RunState, event: Event, now: float) -> Result:
                 state,
                 silent=state.silent | {event.host} if event.silent else state.silent - {event.host},
             )
+        case HostLeaves():
+            state, actions = leave_host(state, event, now)
         case HostLost():
             state, actions = _follow_verdict(*lose_host(state, event, now), now)
             if any(isinstance(action, Move) for action in actions):
@@ -106,7 +110,8 @@ def transition(state: RunState, event: Event, now: float) -> Result:
         case Slow():
             state, actions = replace_slow(state, event, now)
         case NotMoved():
-            state, actions = _not_moved(state, event, now)
+            not_moved = stay_on_host if event.move.leaves else _not_moved
+            state, actions = not_moved(state, event, now)
         case Tick():
             state, actions = _tick(state, now)
         case _:

@@ -121,6 +121,9 @@ class Supervisor:
     def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
         self.post(events.HostLost(host, reason, all_hosts))
 
+    def host_leaves(self, host: str, reason: str) -> None:
+        self.post(events.HostLeaves(host, reason, goes=True))
+
     def note(self, text: str) -> None:
         self.post(events.Note(text))
 
@@ -293,7 +296,7 @@ class Supervisor:
         return self._transport.inspector()
 
     def _refuse_lost(self, plan: Plan, joined: Sequence[str]) -> None:
-        lost = set(self._state.lost) - {*plan.lost, *joined}
+        lost = set(self._state.given_up) - {*plan.lost, *joined}
         gone = {entry.host for entry in plan.tasks} & lost
         if gone:
             names = ", ".join(sorted(gone))
@@ -309,12 +312,13 @@ class Supervisor:
     def _plan_again(self, action: events.Move | events.Replace) -> None:
         # Loads the planner and the reader of cluster files. A run on this machine alone, which
         # moves nothing, starts without them.
-        from psclust.supervise.replan import impossible, plan_for
+        from psclust.supervise.replan import impossible, plan_for, saves_first
 
         old = self._state.plan
         assert old is not None
         try:
-            self._take_over(plan_for(action, self.folder, old, self._transport))
+            plan = plan_for(action, self.folder, old, self._transport)
+            self._take_over(plan, save=saves_first(action, old, plan))
         except PsclustError as error:
             self._handle(impossible(action, error))
 

@@ -141,7 +141,8 @@ def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Re
         ), []
     finished, again = entry.stage is Stage.FINISHED, entry.after_stop is AfterStop.RESTART
     phase = TaskPhase.WAITING if again else TaskPhase.DONE if finished else TaskPhase.STOPPED
-    if again and entry.plan.host in state.lost:  # it was to start there
+    undecided = state.next_plan is not None or state.phase is RunPhase.STOPPING
+    if again and not undecided and entry.plan.host in state.given_up:  # it was to start there
         phase = TaskPhase.DROPPED if is_dispensable(state, entry.plan) else TaskPhase.FAILED
     code = 0 if finished else event.code
     return state.with_task(

@@ -34,11 +34,13 @@ def in_ways(*quick: str, among: Sequence[str] = WAYS) -> pytest.MarkDecorator:
 
 @dataclass(frozen=True)
 class Growing:
-    """A run that has begun to train. examples: each is used `epochs` times."""
+    """A run that has begun to train. examples: each is used `epochs` times. shared: the folder of
+    the model, and of the file `hurry`."""
 
     bed: CommandBed
     examples: int
     epochs: int
+    shared: Path
 
     def step(self, task: str) -> int:
         """That the present attempt of a program has reached; 0 if it has made none."""
@@ -67,7 +69,7 @@ class Growing:
 
     def hurry(self) -> None:
         """To the end of the training."""
-        self.bed.write("hurry", "")
+        (self.shared / "hurry").touch()
 
     def used(self) -> list[int]:
         """How often each example was used, once the run has ended well."""
@@ -75,7 +77,7 @@ class Growing:
         assert ended.ok, ended.text
         import tensorflow as tf
 
-        reader = tf.train.load_checkpoint(str(self.bed.folder / "model"))
+        reader = tf.train.load_checkpoint(str(self.shared / "model"))
         return [round(count) for count in reader.get_tensor("counts").tolist()]
 
 
@@ -88,18 +90,24 @@ def growing(
     examples: int = 3000,
     epochs: int = 2,
     pause: float = 0.1,
+    up: Sequence[str] = ("up", "-d"),
+    shared: tuple[str, Path] | None = None,
     **keys: object,
 ) -> Growing:
-    """Starts it. way: of `WAYS`. keys: more of the cluster file."""
+    """Starts it; without `up` it is only written. way: of `WAYS`. keys: more of the cluster file.
+    shared: a folder for the model, as tasks see it and as it is seen here; by default that of the
+    bed."""
+    seen, here = shared or (str(bed.folder), bed.folder)
     shutil.copy(_PROGRAM, bed.folder)
     replication, update = way.split(" --")
-    sets = {"examples": examples, "pause": pause, "hurry": str(bed.folder / "hurry")}
+    sets = {"examples": examples, "pause": pause, "hurry": f"{seen}/hurry"}
     args = [word for name, value in sets.items() for word in ("--set", f"{name}={value}")]
-    args += ["--config", f"epochs={epochs}", "--model-dir", str(bed.folder / "model")]
+    args += ["--config", f"epochs={epochs}", "--model-dir", f"{seen}/model"]
     args += ["--log-seconds", "0.5"]
     jobs = {"ps": ps, "worker": workers}
     file: dict[str, object] = {"replication": replication, "update": update, "jobs": jobs}
     file |= {"program": "handed_out:program", "args": args, "input": "handed_out", **keys}
     bed.write("psclust.yaml", json.dumps(file))
-    bed.done("up", "-d")
-    return Growing(bed, examples, epochs)
+    if up:
+        bed.done(*up)
+    return Growing(bed, examples, epochs, here)

@@ -53,6 +53,9 @@ class Recorder:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def host_leaves(self, host: str, reason: str) -> None:
+        self.events.append(("leaves", host))
+
     def host_silent(self, host: str, silent: bool) -> None:
         self.silences.append(silent)
 
@@ -95,12 +98,15 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
         environ: dict[str, str] | None = None,
         via: Host | None = None,
         before_connecting: Callable[[BedHost, AgentReply], None] = lambda host, reply: None,
+        leave_s: float = 0.0,
     ) -> Started:
         host, authority = bed[0], Authority("test")
         run = f"run-{len(clients)}-{os.urandom(3).hex()}"
         identity = authority.agent(host.name)
         own = str(host.home / ".local" / "state" / run)
-        request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
+        request = AgentRequest(
+            host.name, own, host.address, lease_s, 2.0, identity, environ or {}, leave_s=leave_s
+        )
         where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
         command = host.command(
             "env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent"

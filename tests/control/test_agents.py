@@ -233,3 +233,44 @@ def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(
     assert secret not in agent.host.run(
         "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' ' '"
     )
+
+
+_PATIENT = "import time; print('up', flush=True); time.sleep(1000)"
+
+
+def test_one_that_is_to_end_has_its_tasks_leave_first(start: Callable[..., Started]) -> None:
+    agent = start(leave_s=60.0)
+    agent.run(_PATIENT)
+    agent.wait_for("started", WORKER)
+    agent.host.run("kill", "-TERM", str(agent.reply.pid))
+    agent.wait_for("leaves", agent.host.name)
+    agent.client.signal(WORKER, "TERM")
+    agent.wait_for("lost", agent.host.name)
+    name = agent.host.name
+    assert agent.recorder.events[1:] == [("leaves", name), ("exited", WORKER, -15), ("lost", name)]
+
+
+@pytest.mark.parametrize("leave_s", [0.0, 1.0])
+def test_it_ends_when_the_time_to_leave_is_over(
+    start: Callable[..., Started], leave_s: float
+) -> None:
+    agent = start(leave_s=leave_s)
+    agent.run(_PATIENT)
+    agent.wait_for("started", WORKER)
+    agent.host.run("kill", "-TERM", str(agent.reply.pid))
+    agent.wait_for("lost", agent.host.name)
+    told = [("leaves", agent.host.name)] if leave_s else []
+    assert agent.recorder.events == [("started", WORKER), *told, ("lost", agent.host.name)]
+
+
+def test_it_ends_at_once_at_the_second_time_and_with_nothing_to_leave(
+    start: Callable[..., Started],
+) -> None:
+    agent, idle = start(leave_s=600.0), start(leave_s=600.0)
+    agent.run(_PATIENT)
+    agent.wait_for("started", WORKER)
+    agent.host.run("kill", "-TERM", str(agent.reply.pid))
+    agent.wait_for("leaves", agent.host.name)
+    for each in (agent, idle):
+        each.host.run("kill", "-TERM", str(each.reply.pid))
+        each.wait_for("lost", each.host.name)

@@ -66,6 +66,7 @@ RIGHT: dict[str, Any] = {
     "explain": None,
     "readings": None,
     "restart": ["worker", 0],
+    "leave": ["host-1", "it goes"],
     "inject": ["host-1", asdict(Fault("kill", NOBODY)), "a sentence"],
     "stop": {"reason": "a test", "exit_code": 1, "now": True, "save": False},
 }

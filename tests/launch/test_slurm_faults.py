@@ -14,6 +14,7 @@ import pytest
 from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
 from beds.command import CommandBed, Running
+from beds.growing import growing
 from beds.processes import words_of
 from beds.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
@@ -98,6 +99,31 @@ def test_without_all_of_srun_the_run_goes_on_and_ends_as_ever(spare: CommandBed)
     wait_until(lambda: sruns(spare, "n1") == [], what="the end of srun")
     assert running.wait() == 0, running.output
     assert "attempt 2" not in running.output
+
+
+@pytest.mark.long
+@pytest.mark.tensorflow
+def test_workers_join_on_spare_slots_and_leave_a_drained_node(
+    spare: CommandBed, slurm: SlurmBed
+) -> None:
+    run = growing(spare, "between-graph --async", ps=1, up=(), hosts="slurm")
+    running = spare.start("up")
+    spare.command = PSCLUST  # for what follows, from outside of the allocation
+    spare.wait_for("worker:1", "running")
+    run.reach(10)
+    assert "worker:2 joins; nobody else stops" in run.scale(3)
+    run.reach(30, "worker:2")
+    (node,) = {task.host for task in spare.status().tasks if task.task == "worker:1"}
+    slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=repair")
+    try:
+        running.until(f"host {node} is to be left, with ")
+        moved = spare.wait_for("worker:1", "running", attempt=2)
+        assert moved.host not in (node, None)
+        run.hurry()
+        assert running.wait() == 0, running.output
+    finally:
+        slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    assert set(run.used()) == {2}
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from psclust.supervise.events import (
     Exited,
     Explain,
     Explained,
+    HostLeaves,
     HostLost,
     HostSilent,
     Kill,
@@ -81,8 +82,8 @@ HISTORIES = st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 40)), max_siz
 @dataclass
 class World:
     """The processes of a run, by which the rules' actions are judged. calm: the run is up, and
-    little happens that ends it. together: how often all tasks were to start again; born: its value
-    when a task last started."""
+    little happens that ends it. at_once: one of these comes before anything else. together: how
+    often all tasks were to start again; born: its value when a task last started."""
 
     plan: Plan
     calm: bool = False
@@ -92,14 +93,15 @@ class World:
     alive: set[Task] = field(default_factory=set)
     answers: list[Event] = field(default_factory=list)
     attempts: dict[Task, int] = field(default_factory=dict)
+    at_once: list[Event] = field(default_factory=list)
     ended: int = 0
     together: int = 0
     born: dict[Task, int] = field(default_factory=dict)
 
     def planned(self, *, crowded: bool = False, slow_at: str | None = None) -> Plan:
-        """Without the hosts that are lost. crowded: there is no place for a second worker, unless
-        all are needed. slow_at: another place of that worker."""
-        lost = self.state.lost
+        """Without the hosts that are lost or left. crowded: there is no place for a second worker,
+        unless all are needed. slow_at: another place of that worker."""
+        lost = self.state.given_up
         stays = {W1} if crowded and self.plan.min_workers == 1 else set()
         tasks = (
             replace(each, host=SPARE if each.host in lost and each.task not in stays else each.host)
@@ -121,6 +123,8 @@ class World:
 
     def possible(self) -> list[Event]:
         """What may happen next."""
+        if self.at_once:
+            return self.at_once
         found: list[Event] = [Tick(), Tick(True), Stepped(), *self.answers]
         for task in TASKS:
             if task in self.starting:
@@ -135,6 +139,7 @@ class World:
         rare: list[Event] = [
             HostLost(host, "is gone") for host in ("a", "b") if host not in self.state.lost
         ]
+        rare += [HostLeaves(host, "it goes", goes) for host in ("a", "b") for goes in (True, False)]
         plans = [self.planned(), self.planned(crowded=True), self.changed(), self.fewer()]
         rare += [Slow(task, 4.0) for task in (W0, W1)]
         rare += [Apply(plan, save=save) for plan in plans for save in (False, True)]
@@ -158,6 +163,8 @@ class World:
             self.answers = [each for each in self.answers if not isinstance(each, Apply)]
         if event in self.answers:
             self.answers.remove(event)
+        if self.at_once:
+            self.at_once = []
         before, (self.state, actions) = self.state, transition(self.state, event, self.now)
         if before.phase is RunPhase.ENDED:
             assert not actions
@@ -232,7 +239,14 @@ class World:
                 assert self.state.tasks[task].alive
             case Move():
                 plans = [self.planned(crowded=crowded) for crowded in (False, True)]
-                self.answers += [NotMoved(action, "no host is left"), *map(Apply, plans)]
+                answers = [NotMoved(action, "no host is left"), *map(Apply, plans)]
+                if action.leaves:
+                    answers += [Apply(plan, save=True) for plan in plans]
+                    self.at_once = answers
+                    # It was planned before the host was to be left.
+                    self.answers = [each for each in self.answers if not isinstance(each, Apply)]
+                else:
+                    self.answers += answers
                 assert {W0, CHIEF, PS}.isdisjoint(action.absent)
             case Replace(task):
                 assert task == W1

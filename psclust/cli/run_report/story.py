@@ -120,6 +120,8 @@ def clause_of(event: Record) -> str | None:
                 f"{event['host']}: "
                 f"{'contact broke off' if event['kind'] == 'host_silent' else 'contact came back'}"
             )
+        case "host_leaves":
+            return f"{event['host']} is to be left: {event['reason']}"
         case "host_lost":
             return (
                 f"{event['host']} is lost, "

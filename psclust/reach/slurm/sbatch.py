@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from psclust.errors import UsageError
 from psclust.reach.batch_jobs import JobState
-from psclust.reach.slurm.allocation import job_record, scontrol
+from psclust.reach.slurm.allocation import job_record, node_records, scontrol
 from psclust.spec.problems import Problem
 
 if TYPE_CHECKING:
@@ -125,6 +125,13 @@ def own_job(environ: Mapping[str, str]) -> str | None:
     if "SLURM_ARRAY_JOB_ID" in environ and "SLURM_ARRAY_TASK_ID" in environ:
         return task_id(environ["SLURM_ARRAY_JOB_ID"], environ["SLURM_ARRAY_TASK_ID"])
     return environ.get("SLURM_JOB_ID")
+
+
+def wanted_back(hosts: Sequence[str]) -> dict[str, str]:
+    """Nodes that are being drained: Slurm ends nothing there, and starts nothing more."""
+    records = node_records(hosts, os.environ)
+    drained = [name for name, record in records.items() if "DRAIN" in record.get("State", "")]
+    return {name: "Slurm drains the node" for name in drained}
 
 
 def states(jobs: Sequence[str]) -> dict[str, JobState]:

@@ -1,0 +1,138 @@
+"""A host that is about to go, or is wanted back, by replaying histories: its tasks leave it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from histories import PS, W0, W1, Replay, task_plan
+from test_fewer_workers import W2, at, elastic, up
+
+from psclust.plan.task_plan import Plan
+from psclust.spec.cluster import Task
+from psclust.supervise.events import (
+    Apply,
+    Event,
+    Exited,
+    HostLeaves,
+    HostLost,
+    Move,
+    NotMoved,
+    Serving,
+    Started,
+    Tick,
+)
+from psclust.supervise.explain import Evidence, explain
+from psclust.supervise.run_state import RunPhase, TaskPhase
+from psclust.supervise.state_machine import transition
+
+LEAVES = HostLeaves("c", "it got SIGTERM", goes=True)
+WANTED = HostLeaves("c", "Slurm drains it", goes=False)
+
+
+def without(plan: Plan, task: Task, host: str = "d") -> Plan:
+    """The plan with one task of c on another host."""
+    return replace(at(plan, task, host=host), lost=("c",))
+
+
+def move_of(run: Replay, event: Event, now: float) -> Move:
+    run.state, actions = transition(run.state, event, now)
+    (move,) = (each for each in actions if isinstance(each, Move))
+    return move
+
+
+def test_a_worker_leaves_the_host_and_its_successor_starts_elsewhere_while_nobody_else_stops() -> (
+    None
+):
+    run = up(None)
+    assert run.at(40, LEAVES) == ["move off c"]
+    assert run.at(40, Apply(without(run.plan, W2))) == ["USR2 worker:2"]
+    assert run.at(42, Exited(W2, 0)) == ["start worker:2/2"]
+    assert (run.state.lost, run.state.leaving) == ((), ("c",))
+    run.at(43, Started(W2, 9))
+    assert run.at(44, HostLost("c", "it got SIGTERM")) == []
+    assert (run.state.lost, run.state.leaving) == (("c",), ())
+    assert not any("lost" in note for note in run.state.notes)
+
+
+def test_it_is_said_once_whatever_comes_again() -> None:
+    run = up(None)
+    run.at(40, LEAVES, Apply(without(run.plan, W2)))
+    assert run.at(41, LEAVES) == []
+
+
+def test_a_worker_without_another_place_leaves_too_where_the_run_can_do_without() -> None:
+    run = up(2)
+    assert run.at(40, LEAVES) == ["move off c"]
+    assert run.at(40, Apply(replace(run.plan, lost=("c",)))) == ["USR2 worker:2"]
+    found = {each.task: each for each in explain(Evidence(run.state, 41.0))}
+    assert run.at(41, Exited(W2, 0)) == []
+    assert run.phase(W2) is TaskPhase.DROPPED
+    found = {each.task: each.does for each in explain(Evidence(run.state, 42.0))}
+    assert found["worker:2"] == "host c was to be left; the run goes on without it"
+    assert run.at(44, HostLost("c", "it got SIGTERM")) == []
+    assert run.at(50, Exited(W0, 0), Exited(W1, 0)) == ["TERM ps:0"]
+
+
+def test_one_that_dies_as_it_was_to_leave_starts_elsewhere_all_the_same() -> None:
+    run = up(None)
+    run.at(40, LEAVES, Apply(without(run.plan, W2)))
+    assert run.at(41, HostLost("c", "it got SIGTERM")) == []
+    assert run.phase(W2) is TaskPhase.WAITING
+    assert run.at(60, Tick()) == ["start worker:2/2"]
+
+
+def test_a_ps_leaves_once_the_programs_have_saved() -> None:
+    plan = elastic(None)
+    plan = at(at(plan, PS, host="c"), W2, host="b")
+    run = Replay(plan).up()
+    assert run.at(40, LEAVES) == ["move off c"]
+    moved = without(plan, PS)
+    assert run.at(40, Apply(moved, save=True)) == [
+        "USR1 worker:0",
+        "USR1 worker:1",
+        "USR1 worker:2",
+    ]
+    assert run.at(42, *(Exited(task, 0) for task in (W0, W1))) == []
+    assert run.at(43, Exited(W2, 0)) == ["TERM ps:0"]
+    assert run.at(44, Exited(PS, -15)) == ["start ps:0/2"]
+    run.at(45, HostLost("c", "it got SIGTERM"), Started(PS, 9))
+    assert run.at(46, Serving(PS)) == ["start worker:0/2", "start worker:1/2", "start worker:2/2"]
+
+
+def test_the_programs_save_where_there_is_no_place_and_the_host_goes() -> None:
+    run = up(None)
+    move = move_of(run, LEAVES, 40)
+    assert (move.lost, move.vital) == (("c",), True)
+    said = run.at(40, NotMoved(move, "there is no spare slot on another host"))
+    assert said == ["USR1 worker:0", "USR1 worker:1", "USR1 worker:2"]
+    assert run.outcome.text == (
+        "host c is to be left, with worker:2: it got SIGTERM; "
+        "there is no spare slot on another host"
+    )
+    assert run.state.phase is RunPhase.STOPPING
+
+
+def test_nothing_changes_where_there_is_no_place_and_the_host_stays() -> None:
+    run = up(None)
+    move = move_of(run, WANTED, 40)
+    assert run.at(40, NotMoved(move, "there is no spare slot on another host")) == []
+    assert run.state.notes[-1].endswith(
+        "no spare slot on another host; they stay as long as it does"
+    )
+    assert run.state.leaving == ()
+
+
+def test_a_host_that_is_lost_meanwhile_is_planned_without_the_one_to_be_left() -> None:
+    run = up(None)
+    run.at(40, WANTED, Apply(without(run.plan, W2)))
+    assert run.at(41, HostLost("b", "no contact")) == ["move off b, c"]
+
+
+@pytest.mark.parametrize("event", [HostLeaves("x", "it got SIGTERM", goes=True), LEAVES])
+def test_nothing_follows_where_nothing_needs_the_host(event: HostLeaves) -> None:
+    side = task_plan(Task("evaluator", 0), host="c")
+    plan = elastic(None)
+    run = Replay(replace(at(plan, W2, host="b"), tasks=(*at(plan, W2, host="b").tasks, side))).up()
+    assert run.at(40, event) == []
+    assert run.state.leaving == ()
