@@ -7,7 +7,7 @@ The hosts are namespaces of this machine with links of so many Gbit/s, a real ss
 on an otherwise idle machine. "pause": seconds from the last step before to the first one after, as
 the verb says. "the wire": what it would take to send each byte that has to move once, from and to
 all hosts at the same time. "the checkpoint": what it takes the links to bring all variables to the
-chief and back, which is how they move.
+chief and back, which is how they move without `input: handed_out`.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from psclust.plan.build_plan import RemoteHost, reached
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.task_environment import planned_with
 from psclust.plan.task_plan import Plan
+from psclust.plan.variables_home import at_home
 from psclust.reach.connections import Connections
 from psclust.reach.made_hosts import make_hosts, remove_hosts
 from psclust.reach.ways import batch_of
@@ -124,7 +125,8 @@ def plan_run(
     layout = request.layout if live is None else lay_out(request.file, live.lost, live.hosts)
     layout = reached(layout, remote_hosts)
     ports = client.reserve(layout.port_requests(request.file.ports))
-    return request.plan(folder, ports, remote_hosts, layout)
+    plan = request.plan(folder, ports, remote_hosts, layout)
+    return plan if live is None else at_home(plan, live.home)
 
 
 def record_plan_inputs(

@@ -13,6 +13,7 @@ from psclust.spec.jobs import PS
 
 _TRAINS = "psclust.train"  # the module that runs psclust programs
 _PLACEMENT = "env.PSCLUST_PLACEMENT"
+_HOME = "env.PSCLUST_VARIABLES"  # they go there by themselves
 # Only the supervisor uses these, so a change takes effect without a restart.
 _OF_SUPERVISOR = {
     "role",
@@ -62,6 +63,8 @@ def must_save(new: Plan, changes: Changes) -> bool:
     if not any(_TRAINS in entry.argv for entry in new.tasks if entry.role == "program"):
         return False
     servers = {entry.task for entry in new.tasks if entry.role == "server"}
+    if any(_HOME in what.split(", ") for what in changes.changed.values()):
+        return not servers.isdisjoint(changes.changed)
     moved = any(task.job == PS for task in (*changes.added, *changes.removed))
     placed = any(_PLACEMENT in what.split(", ") for what in changes.changed.values())
     return moved or placed or not servers.isdisjoint(changes.changed)

@@ -85,12 +85,24 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
+class VariablesHome:
+    """Where the variables of a training are: in a container of TensorFlow's, which keeps them apart
+    from those of other placements on the same servers. before, ps: the container that they come
+    from, and the addresses of the ps that have it; none: they begin here. See
+    `psclust.plan.variables_home`."""
+
+    container: str = ""
+    before: str = ""
+    ps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
     that the run has lost, in that order. `on_ps_failure`, `on_worker_failure`: what follows a death
     after which the task may start again. `min_workers`: with how many workers the run still goes
     on; None: it needs all. `replace_slow`: how many times slower than the others a worker gives up
-    its place."""
+    its place. `home`: of the variables."""
 
     name: str
     cluster: ClusterSpec
@@ -102,6 +114,7 @@ class Plan:
     on_worker_failure: WorkerFailure = "restart-worker"
     min_workers: int | None = None
     replace_slow: float | None = None
+    home: VariablesHome = VariablesHome()
 
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)

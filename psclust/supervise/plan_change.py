@@ -28,6 +28,7 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
     changed = {*(changes.changed if changes else ()), *servers}
     gone = [host for host in plan.lost if host not in state.leaving]
     lost = tuple(dict.fromkeys((*state.lost, *gone)))
+    moving = state.moving or (state.plan is not None and plan.home != state.plan.home)
     before = state.tasks
     tasks: dict[Task, TaskState] = {}
     for entry in plan.tasks:
@@ -50,6 +51,7 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
         began=state.began if state.plan else now,
         lost=lost,
         next_plan=None,
+        moving=moving and not afresh,
     )
     ending = [*(task for task in tasks if task in changed and task in before), *going]
     actions: list[Action] = []
@@ -99,13 +101,18 @@ def go_on_with_plan(state: RunState, now: float) -> Result:
     if state.next_plan is not None and not any(entry.may_save for entry in state.tasks.values()):
         return apply_plan(state, state.next_plan, now, afresh=True)
     actions: list[Action] = []
-    if not _leaving(state):
+    if not _leaving(state) and not state.moving:
         for entry in list(state.tasks.values()):
             kept = entry.alive and entry.phase is not TaskPhase.STOPPING
             if kept and entry.after_stop is not AfterStop.STAY:
                 state, more = stop_task(state, entry, now, entry.after_stop)
                 actions += more
     return state, actions
+
+
+def note_step(state: RunState, now: float) -> RunState:
+    """A program has made a step: by those that have just started, the variables are there."""
+    return replace(state, stepped=now, moving=state.moving and _leaving(state))
 
 
 def must_wait(state: RunState, plan: TaskPlan) -> bool:
@@ -123,7 +130,8 @@ def _end(
     """`before`: with the plan that its process has."""
     if entry.phase is TaskPhase.RUNNING and before.plan.leaves:
         return ask_to_end(state, entry, now, after, "USR2")
-    if entry.phase is not TaskPhase.STOPPING and before.plan.role == "server" and _leaving(state):
+    stays = before.plan.role == "server" and (state.moving or _leaving(state))
+    if entry.phase is not TaskPhase.STOPPING and stays:
         return state.with_task(replace(entry, after_stop=after)), []
     return _stop(state, entry, now, after)
 

@@ -18,6 +18,7 @@ from psclust.plan.port_request import PortRequest
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
+from psclust.plan.variables_home import at_home
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
@@ -182,7 +183,7 @@ def _plan_moved(
         [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
     )
     run = Run(folder.id, str(folder.path), inputs.job_restarts)
-    return inputs.plan(layout, run, ports)
+    return at_home(inputs.plan(layout, run, ports), old.home)
 
 
 def plan_without(

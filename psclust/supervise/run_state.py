@@ -138,7 +138,8 @@ class RunState:
     start again, and why, for the user, until they do. stepped: when a program last reported another
     step. next_plan: taken over once the programs, which save, have ended. asked: whether it was
     asked why there is no step; explained: when the answer came. replaced: when a slow worker last
-    got another place, or was to."""
+    got another place, or was to. moving: the variables are on their way from where an earlier plan
+    had them, and the servers there stay until a step is made."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
@@ -162,6 +163,7 @@ class RunState:
     explained: float | None = None
     silence: Silence = Silence()
     replaced: dict[Task, float] = field(default_factory=dict)
+    moving: bool = False
 
     def with_task(self, entry: TaskState) -> RunState:
         return replace(self, tasks={**self.tasks, entry.plan.task: entry})

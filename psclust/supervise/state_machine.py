@@ -51,6 +51,7 @@ from psclust.supervise.plan_change import (
     apply_plan,
     go_on_with_plan,
     must_wait,
+    note_step,
     save_and_apply,
 )
 from psclust.supervise.restart_all import holds_others, restart_with_lost
@@ -100,7 +101,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
         case Progressed():
             pass  # recorded only
         case Stepped():
-            state = replace(state, stepped=now)
+            state = note_step(state, now)
         case Explained():
             state = replace(state.with_note(event.text), explained=now)
         case Looked():

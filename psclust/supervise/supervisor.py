@@ -153,6 +153,12 @@ class Supervisor:
             self._refuse_lost(plan, joined)
             if save and is_training_over(self._state):
                 raise UsageError(f"{self.name}: the training is over, and the run is about to end.")
+            known = self._state.plan
+            if self._state.moving and known is not None and plan.home != known.home:
+                raise UsageError(
+                    f"{self.name}: its variables are still on their way to where the last change "
+                    "has them; try again when it trains."
+                )
             self._take_over(plan, save=save, joined=joined)
             return self.status()
 

@@ -23,6 +23,7 @@ from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
+from psclust.train.moved_variables import MovedVariables
 from psclust.train.nan_guard import check_loss
 from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
@@ -46,6 +47,7 @@ class _Client:
     saver: Saver
     hooks: Hooks
     feeders: Sequence[PartFeeder]
+    moved: MovedVariables
 
 
 def train_in_graph(job: Job) -> None:
@@ -53,7 +55,7 @@ def train_in_graph(job: Job) -> None:
     checkpoint of the result."""
     target = start_server(job.context)
     layout = _layout(job, target)
-    client = _client(job, layout)
+    client = _client(job, layout, target)
 
     def attempt() -> None:
         nonlocal client, job
@@ -68,7 +70,7 @@ def train_in_graph(job: Job) -> None:
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
             job = without(job, reason)
-            client = _client(job, layout)
+            client = _client(job, layout, target)
             attempt()
 
     recover(
@@ -79,7 +81,7 @@ def train_in_graph(job: Job) -> None:
     )
 
 
-def _client(job: Job, layout: DeviceLayout) -> _Client:
+def _client(job: Job, layout: DeviceLayout, target: str) -> _Client:
     """Builds the graph."""
     sync, bounded = (
         job.context.sync or job.context.task is None,
@@ -88,7 +90,7 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
     graph, built, layout = build_placed(
         job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded)
     )
-    with graph.as_default():
+    with job.building(graph):
         report_model(job.reporter, job.model_dir, built.towers[0], layout)
         spec = built.towers[0].spec
         leading = built.steps[0]
@@ -103,7 +105,8 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
         )
         saver = Saver(job, tf.compat.v1.global_variables(), layout.client)
         variables, feeders = Initializer(spec.scaffold), _feeders(built, layout)
-        client = _Client(job, graph, layout, built, variables, saver, hooks, feeders)
+        moved = MovedVariables(job.context, target, variables.all)
+        client = _Client(job, graph, layout, built, variables, saver, hooks, feeders, moved)
     graph.finalize()
     return client
 
@@ -139,12 +142,16 @@ def _train(client: _Client, session: Session) -> None:
     job.end_request.begin()
     with open_setup(session, job.context) as (setup, thread):
         building = thread.submit(_callable, client, session, 0)
-        source = client.variables.prepare(setup, client.saver.checkpoints, session)
+        source = client.variables.prepare(
+            setup, client.saver.checkpoints, session, fetch=client.moved.fetch
+        )
         saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        asked = [state.global_step, state.positions]
-        step, positions = client.variables.start_local(setup, session, asked)
+        asked = [state.global_step, state.positions, *client.moved.described]
+        step, positions, *_ = client.variables.start_local(setup, session, asked)
         if source is Source.CHECKPOINT:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
+        elif source is Source.MOVED:
+            LOG.info("the variables have moved; the training goes on at step %d", step)
         if client.feeders:
             # Of an earlier client, which may have had more towers.
             client.feeders[0].free_all(session)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ class Job:
             with graph.as_default():
                 tf.compat.v1.set_random_seed(self.program.seed)
         return graph
+
+    @contextmanager
+    def building(self, graph: Graph) -> Iterator[None]:
+        """Inside, what is built is in the graph, and has its state where the variables are."""
+        with graph.as_default(), graph.container(self.context.home.container):
+            yield
 
     def enough(self, step: int) -> bool:
         """Whether the training ends at global step `step`."""

@@ -34,7 +34,7 @@ def build_placed(
     """
     graph = job.new_graph()
     try:
-        with graph.as_default():
+        with job.building(graph):
             wire, folder = job.program.config.wire_dtype, tf.sysconfig.get_lib()
             choose_kernels(job.context, wire, kernels.loaded(), folder)
             made = build(layout)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
+from psclust.plan.task_plan import VariablesHome
+from psclust.plan.variables_home import VARIABLES
 from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import (
@@ -33,7 +35,8 @@ class TaskContext:
     system has started this job; None: once. restarted: this task has died before. target: the
     server that runs this client's sessions, as task `task`; None: one that is started in this
     process. elastic: the number of workers may change during the run: parts of the data are handed
-    out, and servers know themselves alone, until a session brings the cluster. kernels, own_wire:
+    out, and servers know themselves alone, until a session brings the cluster. home: of the
+    variables. kernels, own_wire:
     whether psclust's own kernels may be in its graphs, and psclust's own wire, until a task turns
     out to lack them, or not to be in reach."""
 
@@ -53,6 +56,7 @@ class TaskContext:
     restarted: bool = False
     target: str | None = None
     elastic: bool = False
+    home: VariablesHome = field(default_factory=VariablesHome)
     kernels: bool = True
     own_wire: bool = True
 
@@ -186,6 +190,7 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         attempt=attempt,
         restarted=environment.get("PSCLUST_ATTEMPT", "1") not in ("", "1"),
         elastic=environment.get("PSCLUST_INPUT") == "handed_out",
+        home=_home(environment.get(VARIABLES)),
     )
     if context.is_evaluator:
         return context
@@ -196,6 +201,15 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
             "every other task is a bare server"
         )
     return context
+
+
+def _home(text: str | None) -> VariablesHome:
+    try:
+        return converter(VariablesHome)(parse_json(text)) if text else VariablesHome()
+    except ValueError as error:
+        raise UsageError(
+            f"{VARIABLES} cannot be read: {error}. Start the program with `psclust up`"
+        ) from error
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:

@@ -46,3 +46,33 @@ def _grows_and_shrinks(run: Growing, way: str) -> None:
     assert (attempts["ps:0"], attempts["ps:1"]) == (1, 1)
     run.hurry()
     assert set(run.used()) == {run.epochs}
+
+
+@in_ways("between-graph --async")
+def test_the_variables_move_to_more_and_to_fewer_ps_while_the_servers_live_on(
+    bed: CommandBed, way: str
+) -> None:
+    run = growing(bed, way, placement={"max_shard_bytes": 2000})
+    client = "client:0" if way.startswith("in-graph") else "worker:0"
+    run.reach(20, client)
+    for attempt, (words, more) in enumerate(
+        [(("ps=4",), 10), (("ps=1", "worker=3"), 10), (("ps=2",), 10)], 2
+    ):
+        bed.done("scale", *words)
+        log = bed.log(client, attempt)
+        assert "the variables have moved; the training goes on at step" in log, log
+        run.reach(run.step(client) + more, client)
+    assert run.attempts()["ps:0"] == 1
+    run.hurry()
+    assert set(run.used()) == {run.epochs}
+
+
+@pytest.mark.long
+def test_the_variables_move_to_a_ps_of_a_host_that_joins(far: CommandBed, hosts: HostBed) -> None:
+    run = growing(far, "between-graph --async", hosts=["h1:3", "h2:1"], ps=1)
+    run.reach(20, "worker:0")
+    far.done("scale", "ps=3", "-H", "+h3:2")
+    run.reach(run.step("worker:0") + 10, "worker:0")
+    far.done("scale", "ps=1")
+    run.hurry()
+    assert set(run.used()) == {run.epochs}

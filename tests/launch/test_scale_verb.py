@@ -98,7 +98,7 @@ def test_clients_with_all_workers_in_their_graph_start_again_and_the_ps_stays(
 def test_another_ps_starts_all_again_from_a_checkpoint_and_the_run_goes_on(
     bed: CommandBed,
 ) -> None:
-    before = up(bed, ELASTIC)
+    before = up(bed, "jobs: {ps: 1, worker: 2}")
     said = bed.done("scale", "ps=2", "worker=3")
     assert "bed: all tasks start again from a checkpoint of now\nbed: 2 ps and 3 workers" in said
     says(bed, "worker:1", "saved\n")
@@ -107,6 +107,26 @@ def test_another_ps_starts_all_again_from_a_checkpoint_and_the_run_goes_on(
     said = bed.done("rebalance")
     assert "all tasks start again from a checkpoint of now" in said
     assert "its placement is balanced already" in bed.done("rebalance")
+    bed.write("finish", "")
+    assert bed.wait_for_end().ok
+
+
+def test_where_data_is_handed_out_the_ps_stay_when_others_come_or_go(bed: CommandBed) -> None:
+    before = up(bed, ELASTIC)
+    said = bed.done("scale", "ps=3")
+    assert "worker:0, worker:1 end their step and start again; ps:1, ps:2 join" in said
+    assert re.search("3 ps and 2 workers after .*; the training paused for", said)
+    says(bed, "worker:1", "left\n")
+    found = bed.done("scale", "worker=3")
+    assert "nobody else stops" in found
+    grown = pids(bed)
+    assert grown["ps:0"] == before["ps:0"]
+    said = bed.done("rebalance")
+    assert "worker:0, worker:1, worker:2 end their step and start again" in said
+    assert "its placement is balanced already" in bed.done("rebalance")
+    said = bed.done("scale", "ps=1")
+    assert "end their step and start again; ps:1, ps:2 leave" in said
+    assert pids(bed)["ps:0"] == before["ps:0"]
     bed.write("finish", "")
     assert bed.wait_for_end().ok
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from histories import LIMITS, PS, W0, W1, Replay, live, make_plan, task_plan
 
-from psclust.plan.task_plan import TaskPlan
+from psclust.plan.task_plan import TaskPlan, VariablesHome
 from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Apply,
@@ -21,6 +21,7 @@ from psclust.supervise.events import (
     Serving,
     Stage,
     Started,
+    Stepped,
     Stop,
     Tick,
 )
@@ -250,3 +251,51 @@ def test_a_run_that_is_about_to_end_takes_the_plan_as_it_always_did() -> None:
     run.at(4, Reported(W1, Stage.FINISHED))
     assert run.state.phase is not RunPhase.LIVE
     assert run.at(5, SAVE) == []
+
+
+# ---- variables that move to other ps
+
+
+def moves(ps: int, number: int = 2) -> Apply:
+    """An elastic run with so many ps, whose variables have moved so often before."""
+    servers = [task_plan(Task("ps", index)) for index in range(ps)]
+    home = VariablesHome(f"placement-{number}", "", ("h:9",))
+    workers = (
+        task_plan(
+            task,
+            leaves=True,
+            grows=True,
+            env={"PSCLUST_VARIABLES": home.container},
+            needs=tuple(server.task for server in servers),
+        )
+        for task in (W0, W1)
+    )
+    return Apply(replace(make_plan(*servers, *workers), home=home))
+
+
+def test_variables_move_while_the_ps_before_and_after_are_there() -> None:
+    run = live(*make_plan(*moves(2, 1).plan.tasks).tasks)
+    assert run.at(5, moves(1)) == ["USR2 worker:0", "USR2 worker:1"]
+    assert run.at(6, Stepped(), Exited(W0, 0)) == ["start worker:0/2"]
+    assert run.at(7, Exited(W1, 0)) == ["start worker:1/2"]
+    assert run.at(8, Started(W0, 8), Started(W1, 9), Tick()) == []
+    assert run.phase(PS1) is TaskPhase.RUNNING
+    assert run.at(9, Stepped()) == ["TERM ps:1"]
+    run.at(10, Exited(PS1, -15))
+    assert PS1 not in run.state.tasks
+    assert run.state.deaths == ()
+
+
+def test_a_ps_that_joins_starts_at_once() -> None:
+    run = live(*make_plan(*moves(1, 1).plan.tasks).tasks)
+    assert run.at(5, moves(2)) == ["USR2 worker:0", "USR2 worker:1", "start ps:1/1"]
+    assert run.at(6, Exited(W0, 0), Exited(W1, 0)) == []
+    run.at(7, Started(PS1, 7))
+    assert run.at(7, Serving(PS1)) == ["start worker:0/2", "start worker:1/2"]
+
+
+def test_the_run_ends_while_variables_move() -> None:
+    run = live(*make_plan(*moves(2, 1).plan.tasks).tasks)
+    run.at(5, moves(1), Exited(W0, 0), Exited(W1, 0))
+    said = run.at(6, Stop("on request"))
+    assert sorted(said) == ["TERM ps:0", "TERM ps:1", "TERM worker:0", "TERM worker:1"]

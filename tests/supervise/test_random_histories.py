@@ -10,7 +10,7 @@ from histories import CHIEF, EVAL, PS, W0, W1, live, make_plan, task_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psclust.plan.task_plan import Plan, RestartPolicy
+from psclust.plan.task_plan import Plan, RestartPolicy, VariablesHome
 from psclust.spec.cluster import Task
 from psclust.spec.jobs import PsFailure, WorkerFailure
 from psclust.supervise.events import (
@@ -117,6 +117,13 @@ class World:
             plan, tasks=tuple(replace(each, cwd="/elsewhere") for each in plan.tasks[2:])
         )
 
+    def elsewhere(self) -> Plan:
+        """With other ps for the variables, which move there."""
+        plan, number = self.planned(), self.now
+        env = {"PSCLUST_VARIABLES": str(number)}
+        tasks = (replace(each, env=env) if each.leaves else each for each in plan.tasks)
+        return replace(plan, tasks=tuple(tasks), home=VariablesHome(str(number)))
+
     def fewer(self) -> Plan:
         plan = self.planned()
         return replace(plan, tasks=tuple(each for each in plan.tasks if each.task != W1))
@@ -141,6 +148,7 @@ class World:
         ]
         rare += [HostLeaves(host, "it goes", goes) for host in ("a", "b") for goes in (True, False)]
         plans = [self.planned(), self.planned(crowded=True), self.changed(), self.fewer()]
+        plans.append(self.elsewhere())
         rare += [Slow(task, 4.0) for task in (W0, W1)]
         rare += [Apply(plan, save=save) for plan in plans for save in (False, True)]
         if self.calm:

@@ -131,6 +131,20 @@ def _serve(cluster: ClusterSpec, task: Task, devices: int = 1, *, alone: bool = 
     return server
 
 
+@pytest.fixture
+def alone_servers() -> Iterator[Callable[[ClusterSpec], None]]:
+    """Starts a bare server for every task of a cluster, each of which knows itself alone."""
+    servers: list[Any] = []
+
+    def start(cluster: ClusterSpec) -> None:
+        servers.extend(_serve(cluster, task, alone=True) for task in cluster.tasks())
+
+    yield start
+    for server in servers:
+        server.kill()
+        server.join()
+
+
 # ---- tasks in processes
 
 

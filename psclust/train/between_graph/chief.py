@@ -23,6 +23,7 @@ from psclust.train.checkpoints.initializer import Source
 from psclust.train.checkpoints.patience import patiently
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
+from psclust.train.moved_variables import MovedVariables
 from psclust.train.part_feeder import SILENT_S
 from psclust.train.session import answers
 
@@ -52,6 +53,7 @@ class Chief(Replica):
 
     def _build_own(self) -> None:
         self.saver = Saver(self.job, self.variables.all, self.job.context.layout.client)
+        self.moved = MovedVariables(self.job.context, self._target, self.variables.all)
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         self.hooks.start(session)
@@ -91,9 +93,10 @@ class Chief(Replica):
             session,
             lambda: ops is not None and bool(ops.marks.half_made(setup)),
             lambda lost: self._undo_ends(setup, lost),
+            self.moved.fetch,
         )
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
-        self.variables.start_local(setup, session)
+        self.variables.start_local(setup, session, self.moved.described)
         if self.parts is not None and ops is not None:
             # All others have ended before, also those killed as they were to leave.
             self.parts.vacate(setup, len(self.job.context.replicas))
@@ -104,6 +107,8 @@ class Chief(Replica):
             self._ended.discard(self.number)
             self.mark(setup, self.number, End.TRAINS)
             LOG.info("resumed at step %d%s", self.step(setup), self.job.context.which_attempt)
+        elif source is Source.MOVED:
+            LOG.info("the variables have moved; the training goes on at step %d", self.step(setup))
         ends = self.ends(setup)
         for replica in self._ended:
             if ends[replica] is End.TRAINS:

@@ -66,7 +66,7 @@ class Replica:
     def _build(self, layout: DeviceLayout) -> None:
         config = self.job.program.config
         self.graph, self.built, layout = build_placed(self.job, layout, self._build_model)
-        with self.graph.as_default():
+        with self.job.building(self.graph):
             self.state = self.built.state
             # Each tower has a number among all towers, unless the towers of a worker share its data
             # and nothing else.

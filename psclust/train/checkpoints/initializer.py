@@ -31,6 +31,7 @@ class Source(Enum):
     ALIVE = "alive"
     CHECKPOINT = "checkpoint"
     INITIAL = "initial"
+    MOVED = "moved"  # from where an earlier placement had them
 
 
 class Initializer:
@@ -57,12 +58,14 @@ class Initializer:
         own: Session | None = None,
         half_made: Callable[[], bool] = lambda: False,
         undone: Callable[[Collection[str]], None] = lambda lost: None,
+        fetch: Callable[[], bool] = lambda: False,
     ) -> Source:
         """Gives the variables values; returns their origin. For the chief. own: where the
         scaffold's init ops run, which may also be about what belongs to one session; default:
         `session`. half_made: asked whether live variables have part of an update. undone: called
         with the names of the variables without a value before a checkpoint replaces those that have
-        one.
+        one. fetch: gives variables the values that they have where another placement had them; see
+        `MovedVariables`.
 
         Live variables stay. If any is missing, a ps has started empty: all are restored from the
         last checkpoint, the live ones first, so that no replica sees a full set of variables before
@@ -71,6 +74,9 @@ class Initializer:
         it.
         """
         missing = self.missing(session)
+        if missing and fetch():
+            session.run([variable.initializer for variable in self.missing(session)])
+            return Source.MOVED
         half = not missing and half_made()
         latest = checkpoints.latest() if missing or half else None
         if half:

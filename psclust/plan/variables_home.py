@@ -1,0 +1,47 @@
+"""Where the variables of a live training are, and where they were: a run whose servers know
+themselves alone (`psclust.plan.elastic`) gets other ps, or another placement, without a restart.
+Each placement has its variables in a TensorFlow container of its own, and the chief of the next one
+fetches them from there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+from psclust.plan.diff import Changes, must_save
+from psclust.plan.task_plan import Plan, TaskPlan, VariablesHome
+from psclust.spec.jobs import PS
+
+VARIABLES = "PSCLUST_VARIABLES"
+_NAME = "placement"
+
+
+def next_home(old: Plan) -> VariablesHome:
+    """Of a plan that follows `old`, and whose variables come from there."""
+    number = int(old.home.container.rpartition("-")[2] or 1) + 1
+    ps = tuple(old.cluster.as_dict()[PS])
+    return VariablesHome(f"{_NAME}-{number}", old.home.container, ps)
+
+
+def at_home(plan: Plan, home: VariablesHome) -> Plan:
+    """The plan with its variables there."""
+    if home == VariablesHome():
+        return plan
+    text = json.dumps(asdict(home), separators=(",", ":"))
+
+    def settled(entry: TaskPlan) -> TaskPlan:
+        knows = entry.leaves and entry.role == "program"
+        return replace(entry, env={**entry.env, VARIABLES: text}) if knows else entry
+
+    return replace(plan, home=home, tasks=tuple(settled(entry) for entry in plan.tasks))
+
+
+def may_move(old: Plan, new: Plan, changes: Changes) -> bool:
+    """Whether the variables can go to where `new` has them while their servers live on. Else, if
+    they have to, they go by a checkpoint."""
+    return (
+        must_save(new, changes)
+        and all(any(entry.leaves for entry in plan.tasks) for plan in (old, new))
+        and PS in old.cluster.as_dict()
+        and not any(old[task].role == "server" for task in changes.changed)
+    )
