@@ -41,12 +41,12 @@ class AgentSettings:
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
     tunnel, and how to open it (`psclust.reach.ways.tunnels_via`). standing: whether a host's
     standing agent, if there is one, starts its agent. encrypt: whether the hosts forward what tasks
-    send each other; dials: whether the launching machine, too, has clients of theirs."""
+    send each other; dials: whether the launching machine, too, has clients of theirs. leave_s: see
+    `AgentRequest`."""
 
     name: str
     lease_s: float
     grace_s: float
-    leave_s: float
     interface: str | None
     environ: Mapping[str, str]
     warm: Mapping[str, Sequence[Load]]
@@ -56,6 +56,7 @@ class AgentSettings:
     standing: bool = True
     encrypt: bool = False
     dials: bool = False
+    leave_s: float = 0.0
 
 
 def start_agents(

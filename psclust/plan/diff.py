@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
+from psclust.placement.home import VARIABLES
 from psclust.plan.elastic import without_workers
 from psclust.plan.task_environment import THREADS
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -13,7 +14,7 @@ from psclust.spec.jobs import PS
 
 _TRAINS = "psclust.train"  # the module that runs psclust programs
 _PLACEMENT = "env.PSCLUST_PLACEMENT"
-_HOME = "env.PSCLUST_VARIABLES"  # they go there by themselves
+_HOME = f"env.{VARIABLES}"  # they go there by themselves
 # Only the supervisor uses these, so a change takes effect without a restart.
 _OF_SUPERVISOR = {
     "role",

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from psclust.placement.home import VariablesHome
 from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import PsFailure, WorkerFailure
@@ -85,18 +86,6 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class VariablesHome:
-    """Where the variables of a training are: in a container of TensorFlow's, which keeps them apart
-    from those of other placements on the same servers. before, ps: the container that they come
-    from, and the addresses of the ps that have it; none: they begin here. See
-    `psclust.plan.variables_home`."""
-
-    container: str = ""
-    before: str = ""
-    ps: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
     that the run has lost, in that order. `on_ps_failure`, `on_worker_failure`: what follows a death
@@ -114,7 +103,7 @@ class Plan:
     on_worker_failure: WorkerFailure = "restart-worker"
     min_workers: int | None = None
     replace_slow: float | None = None
-    home: VariablesHome = VariablesHome()
+    home: VariablesHome = field(default_factory=VariablesHome)
 
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
+from psclust.placement.home import VARIABLES, VariablesHome
 from psclust.plan.diff import Changes, must_save
-from psclust.plan.task_plan import Plan, TaskPlan, VariablesHome
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.jobs import PS
 
-VARIABLES = "PSCLUST_VARIABLES"
 _NAME = "placement"
 
 

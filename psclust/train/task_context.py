@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from psclust.errors import UsageError
+from psclust.placement.home import VARIABLES, VariablesHome
 from psclust.placement.placement_settings import PlacementSettings
-from psclust.plan.task_plan import VariablesHome
-from psclust.plan.variables_home import VARIABLES
 from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import (

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from script_sources import plan_of
 
+from psclust.placement.home import VariablesHome
 from psclust.plan.diff import compare, must_save
-from psclust.plan.task_plan import Plan, VariablesHome
+from psclust.plan.task_plan import Plan
 from psclust.plan.variables_home import at_home, may_move, next_home
 from psclust.spec.cluster import Task
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from histories import LIMITS, PS, W0, W1, Replay, live, make_plan, task_plan
 
-from psclust.plan.task_plan import TaskPlan, VariablesHome
+from psclust.placement.home import VariablesHome
+from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Apply,

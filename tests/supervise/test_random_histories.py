@@ -10,7 +10,8 @@ from histories import CHIEF, EVAL, PS, W0, W1, live, make_plan, task_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psclust.plan.task_plan import Plan, RestartPolicy, VariablesHome
+from psclust.placement.home import VariablesHome
+from psclust.plan.task_plan import Plan, RestartPolicy
 from psclust.spec.cluster import Task
 from psclust.spec.jobs import PsFailure, WorkerFailure
 from psclust.supervise.events import (

@@ -16,8 +16,7 @@ import tensorflow as tf
 from handed_out import counted
 from ways import Start, ways
 
-from psclust.plan.task_plan import VariablesHome
-from psclust.plan.variables_home import VARIABLES
+from psclust.placement.home import VARIABLES, VariablesHome
 from psclust.replication.private_tensorflow import set_slice
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
