@@ -17,7 +17,6 @@ from psclust.plan.build_plan import RemoteHost, Run, first_tasks
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan
-from psclust.plan.variables_home import at_home, may_move, next_home
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import DROPPED, QUEUED, RunStatus
@@ -194,9 +193,6 @@ def change_run(
     there = replace(run.plan, lost=run.lost)
     plan = plan_run(request, run.folder, client, remote_hosts, there)
     changes = compare(run.plan, plan)
-    if may_move(run.plan, plan, changes):
-        plan = at_home(plan, next_home(run.plan))
-        changes = compare(run.plan, plan)
     if not changes:
         if remote_hosts.keys() != run.inputs.remote_hosts.keys():
             record_plan_inputs(request, run.folder, remote_hosts)

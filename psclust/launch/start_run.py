@@ -22,7 +22,7 @@ from psclust.plan.build_plan import RemoteHost, reached
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.task_environment import planned_with
 from psclust.plan.task_plan import Plan
-from psclust.plan.variables_home import at_home
+from psclust.plan.variables_home import follow
 from psclust.reach.connections import Connections
 from psclust.reach.made_hosts import make_hosts, remove_hosts
 from psclust.reach.ways import batch_of
@@ -126,7 +126,7 @@ def plan_run(
     layout = reached(layout, remote_hosts)
     ports = client.reserve(layout.port_requests(request.file.ports))
     plan = request.plan(folder, ports, remote_hosts, layout)
-    return plan if live is None else at_home(plan, live.home)
+    return plan if live is None else follow(live, plan)
 
 
 def record_plan_inputs(

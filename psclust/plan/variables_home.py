@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, replace
 
 from psclust.placement.home import VARIABLES, VariablesHome
-from psclust.plan.diff import Changes, must_save
+from psclust.plan.diff import compare, must_save
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.jobs import PS
 
@@ -36,9 +36,15 @@ def at_home(plan: Plan, home: VariablesHome) -> Plan:
     return replace(plan, home=home, tasks=tuple(settled(entry) for entry in plan.tasks))
 
 
-def may_move(old: Plan, new: Plan, changes: Changes) -> bool:
-    """Whether the variables can go to where `new` has them while their servers live on. Else, if
-    they have to, they go by a checkpoint."""
+def follow(old: Plan, new: Plan) -> Plan:
+    """`new`, as it follows `old` in a live run: with its variables where they are; else with a home
+    to which they move, if their servers live on; else they go by a checkpoint (`must_save`)."""
+    stays = at_home(new, old.home)
+    return at_home(new, next_home(old)) if _may_move(old, stays) else stays
+
+
+def _may_move(old: Plan, new: Plan) -> bool:
+    changes = compare(old, new)
     return (
         must_save(new, changes)
         and all(any(entry.leaves for entry in plan.tasks) for plan in (old, new))

@@ -72,6 +72,12 @@ def test_a_second_up_scales_as_well(bed: CommandBed) -> None:
     assert "+ worker:2" in bed.done("up", "--workers", "3")
     bed.wait_for("worker:2", "running")
     assert pids(bed).items() >= before.items()
+    flags = ("--workers", "3", "--ps", "2")
+    assert "bed is up; `up` would make these changes.\n" in bed.run("plan", *flags)[1]
+    assert "+ ps:1" in bed.done("up", *flags)
+    says(bed, "worker:2", "left\n")
+    bed.wait_for("worker:2", "running", attempt=2)
+    assert pids(bed)["ps:0"] == before["ps:0"]
     bed.run("down")
 
 

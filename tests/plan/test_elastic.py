@@ -12,7 +12,7 @@ from script_sources import plan_of
 from psclust.placement.home import VariablesHome
 from psclust.plan.diff import compare, must_save
 from psclust.plan.task_plan import Plan
-from psclust.plan.variables_home import at_home, may_move, next_home
+from psclust.plan.variables_home import follow
 from psclust.spec.cluster import Task
 
 PORTS = {
@@ -119,27 +119,23 @@ def test_another_address_of_the_first_worker_concerns_all() -> None:
 
 def test_variables_move_to_other_ps_and_their_servers_live_on() -> None:
     old, new = plan(), plan(ps=3)
-    changes = compare(old, new)
-    assert must_save(new, changes)
-    assert may_move(old, new, changes)
-    moved = at_home(new, next_home(old))
-    assert moved.home == VariablesHome("placement-2", "", ("127.0.0.1:2000", "127.0.0.1:2001"))
+    assert must_save(new, compare(old, new))
+    moved = follow(old, new)
+    ps = ("127.0.0.1:2000", "127.0.0.1:2001")
+    assert moved.home == VariablesHome("placement-2", "", ps)
     changes = compare(old, moved)
     assert not must_save(moved, changes)
     assert {str(task) for task in changes.changed} == {"worker:0", "worker:1"}
-    assert next_home(moved).container == "placement-3"
-    assert next_home(moved).before == "placement-2"
-    # What follows has them there.
-    assert not compare(moved, at_home(plan(ps=3), moved.home))
-    assert at_home(old, old.home) is old
+    again = follow(moved, plan())
+    assert again.home == VariablesHome("placement-3", "placement-2", (*ps, "127.0.0.1:2002"))
+    # What else follows has them there.
+    assert changed(moved, follow(moved, plan(ps=3, workers=3))) == ["+ worker:2"]
+    assert follow(old, old) is old
 
 
 def test_variables_go_by_a_checkpoint_where_their_servers_do_not_live_on() -> None:
-    old = plan(input="sharded")
-    new = plan(input="sharded", ps=3)
-    assert must_save(new, compare(old, new))
-    assert not may_move(old, new, compare(old, new))
-    old, new = plan(), plan(ps=3, python="another")
-    assert not may_move(old, new, compare(old, new))
-    moved = at_home(new, next_home(old))
-    assert must_save(moved, compare(old, moved))
+    for keys in ({"input": "sharded"}, {"python": "another"}):
+        old = plan(**{**keys, "python": None})
+        moved = follow(old, plan(ps=3, **keys))
+        assert moved.home == VariablesHome()
+        assert must_save(moved, compare(old, moved))

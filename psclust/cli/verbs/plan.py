@@ -29,6 +29,7 @@ from psclust.placement.link_speed import LinkSpeed
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.plan.variables_home import follow
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.reach.ways import host_maker
 from psclust.rundir.folder import state_root
@@ -187,7 +188,7 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     remote_hosts = inputs.remote_hosts if inputs else {}
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
     layout = lay_out(request.file, running.lost, running.hosts)
-    return request.plan(folder, ports, remote_hosts, layout)
+    return follow(running, request.plan(folder, ports, remote_hosts, layout))
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:
