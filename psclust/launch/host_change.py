@@ -70,7 +70,7 @@ def with_hosts(run: LiveRun, change: HostChange) -> ClusterFile:
             f"{_FLAG}: {name} runs on this machine alone. End it (psclust down {name}), and start "
             f"it on hosts (psclust up {_FLAG})."
         )
-    if are_given(file):
+    if are_given(file) and not run.returning:
         raise UsageError(
             f"{_FLAG}: the hosts of {name} were given to it ({file.reach_by}), so it keeps them."
         )

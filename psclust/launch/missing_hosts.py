@@ -13,9 +13,10 @@ from psclust.spec.worker_range import least_workers
 
 
 def may_come_back(file: ClusterFile) -> bool:
-    """Whether hosts that are missing may join the run later: it does without some, and they were
-    not given to it."""
-    return bool(file.hosts) and least_workers(file) is not None and not are_given(file)
+    """Whether hosts that are missing may join the run later: it does without some, and they are
+    not those of a batch job."""
+    given = file.found is not None and host_maker(file.reach_by) is None
+    return bool(file.hosts) and least_workers(file) is not None and not given
 
 
 def are_given(file: ClusterFile) -> bool:

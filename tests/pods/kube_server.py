@@ -77,6 +77,7 @@ class KubeServer:
         self._objects.resources[PODS] = {"namespaced": True}
         self._authority = Authority("kubernetes")
         self._lost: set[str] = set()
+        self._again: set[str] = set()
         self._grace_s: dict[str, float] = {}
         self._asked_to_end: dict[str, float] = {}
         self._up = threading.Event()
@@ -141,6 +142,10 @@ class KubeServer:
     def drain(self, name: str) -> None:
         """As `kubectl drain` ends a pod: TERM to its first process."""
         self.running[name].end(signal.SIGTERM)
+
+    def judge_again(self, name: str) -> None:
+        """Ask `verdict` once more about a pod."""
+        self._again.add(name)
 
     # ---- the server
 
@@ -230,7 +235,8 @@ class KubeServer:
     def _look(self) -> None:
         for key in self._found():
             found, name = self._objects.objects[key], key[2]
-            if not found.raw.get("status"):
+            if not found.raw.get("status") or name in self._again:
+                self._again.discard(name)
                 self._start(found, name)
             elif name in self.running:
                 self._see(found, name)

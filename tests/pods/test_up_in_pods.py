@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -231,10 +231,17 @@ def test_when_the_supervisor_is_killed_its_guard_removes_the_pods(
     assert kube.pods() == []
 
 
-def grows(pods: CommandBed, tmp_path: Path, way: str, spares: int = 2, **keys: object) -> Growing:
+def grows(
+    pods: CommandBed,
+    tmp_path: Path,
+    way: str,
+    spares: int = 2,
+    start: float = 300,
+    up: Sequence[str] = ("up", "--kubernetes", "-f", "psclust.yaml", "-d"),
+    **keys: object,
+) -> Growing:
     """A detached training of handed-out data in pods; the model is on their volume."""
-    kubernetes = {"image": "a", "spares": spares, "volumes": {"data": "/mnt/data"}}
-    up = ("up", "--kubernetes", "-f", "psclust.yaml", "-d")
+    kubernetes = {"image": "a", "spares": spares, "start": start, "volumes": {"data": "/mnt/data"}}
     shared = ("/mnt/data", tmp_path / "claim")
     return growing(pods, way, up=up, shared=shared, name="bed", kubernetes=kubernetes, **keys)
 
@@ -268,6 +275,35 @@ def test_spare_pods_become_workers_and_the_worker_of_a_drained_one_leaves_for_an
     assert {task: number for task, number in run.attempts().items() if number > 1} == {
         "worker:1": 2
     }
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+@pytest.mark.tensorflow
+def test_a_run_starts_without_pods_that_no_node_takes_and_their_workers_join_later(
+    kube: KubeServer, pods: CommandBed, tmp_path: Path
+) -> None:
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    kube.verdict = lambda pod: (
+        {"phase": "Pending", "conditions": [waits]}
+        if pod["metadata"]["name"] == "bed-worker-2"
+        else None
+    )
+    jobs = {"ps": 1, "worker": {"count": 3, "min": 2}}
+    run = grows(pods, tmp_path, "between-graph --async", 0, start=3, up=(), jobs=jobs)
+    running = pods.start("up", "--kubernetes", "-f", "psclust.yaml")
+    running.until("bed-worker-2: Pending: Unschedulable (after 3 s")
+    running.until("psclust: the run starts without worker-2: its pod is Pending")
+    pods.wait_for("worker:1", "running")
+    run.reach(20)
+    kube.verdict = lambda pod: None
+    kube.judge_again("bed-worker-2")
+    running.until("worker-2 is back")
+    assert pods.wait_for("worker:2", "running").host == "worker-2"
+    run.reach(run.step("worker:0") + 10, "worker:2")
+    run.hurry()
+    assert running.wait() == 0, running.output
+    assert set(run.used()) == {2}
     assert kube.pods() == []
 
 

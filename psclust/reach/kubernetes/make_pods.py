@@ -21,6 +21,7 @@ from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.kubernetes_checks import check_for_pods
 from psclust.spec.plurals import counted
+from psclust.spec.worker_range import least_workers
 
 _LOOK_S = 0.5
 _GRACE_S = 1  # the tasks have been ended by then
@@ -57,9 +58,14 @@ def make(file: ClusterFile, run: str, location: Mapping[str, Any], say: Say) -> 
         # One refusal is like the others.
         raise failures[0]
     names = {pod["metadata"]["name"]: host for host, pod in pods.items()}
-    _wait_until_running(
-        api, labels_of(labels(file.name) | {RUN_LABEL: run}), names, file.kubernetes.start, say
-    )
+    selector = labels_of(labels(file.name) | {RUN_LABEL: run})
+    try:
+        _wait_until_running(api, selector, names, file.kubernetes.start, say)
+    except _NotInTimeError as error:
+        if least_workers(file) is None:
+            raise
+        # Whether enough run is seen when they are logged in to.
+        say(str(error))
 
 
 def remove(cluster: str, run: str, location: Mapping[str, Any]) -> int:
@@ -86,6 +92,10 @@ def remove(cluster: str, run: str, location: Mapping[str, Any]) -> int:
         time.sleep(_LOOK_S)
 
 
+class _NotInTimeError(StartError):
+    """Pods may still run later."""
+
+
 def _refuse_others(api: KubeApi, cluster: str) -> None:
     """Raises UsageError where the pods of another run have these names."""
     found = api.list_pods(labels_of(labels(cluster)))
@@ -101,7 +111,8 @@ def _refuse_others(api: KubeApi, cluster: str) -> None:
 def _wait_until_running(
     api: KubeApi, selector: str, names: Mapping[str, str], deadline_s: float, say: Say
 ) -> None:
-    """names: pod -> host. Raises StartError, at once for what waiting cannot mend."""
+    """names: pod -> host. Raises _NotInTimeError, and StartError at once for what waiting cannot
+    mend."""
     began = time.monotonic()
     shown: set[str] = set()
     while True:
@@ -120,7 +131,7 @@ def _wait_until_running(
                 say(f"waiting for {line}")
         if time.monotonic() - began > deadline_s:
             lines = _grouped(waiting) or [f"{_some(missing)}: not there"]
-            raise StartError(
+            raise _NotInTimeError(
                 "\n".join(
                     f"{line} (after {deadline_s:g} s; kubernetes.start is how long to wait)."
                     for line in lines
