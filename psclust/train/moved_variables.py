@@ -257,7 +257,8 @@ class MovedVariables:
 
 
 def _is_movable(variable: Variable) -> bool:
-    return hasattr(variable, "handle") and variable.shape.is_fully_defined()
+    on_ps = tf.DeviceSpec.from_string(variable.device).job == PS
+    return on_ps and hasattr(variable, "handle") and variable.shape.is_fully_defined()
 
 
 def _ps(index: int) -> str:

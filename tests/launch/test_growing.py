@@ -74,5 +74,7 @@ def test_the_variables_move_to_a_ps_of_a_host_that_joins(far: CommandBed, hosts:
     far.done("scale", "ps=3", "-H", "+h3:2")
     run.reach(run.step("worker:0") + 10, "worker:0")
     far.done("scale", "ps=1")
+    for attempt in (2, 3):
+        assert "the variables have moved" in far.log("worker:0", attempt)
     run.hurry()
     assert set(run.used()) == {run.epochs}
