@@ -3,7 +3,7 @@ keep running, also when only the rules about deaths differ."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 
 from psclust.placement.home import VARIABLES
 from psclust.plan.elastic import without_workers
@@ -28,6 +28,7 @@ _OF_SUPERVISOR = {
     "grows",
     "leaves",
 }
+_OF_AGENTS = {"lease_s", "detached_s"}
 # Field of a Plan -> the key of the cluster file.
 _RULES = {
     "on_ps_failure": "on_ps_failure",
@@ -85,12 +86,40 @@ def compare(old: Plan, new: Plan) -> Changes:
         added=tuple(task for task in after if task not in before),
         removed=tuple(task for task in before if task not in after),
         changed={task: what for task, what in differing.items() if what},
-        rules={
-            key: str(value) if (value := getattr(new, name)) is not None else "none"
-            for name, key in _RULES.items()
-            if getattr(old, name) != getattr(new, name)
-        },
+        rules=_changed_rules(old, new),
     )
+
+
+def _changed_rules(old: Plan, new: Plan) -> dict[str, str]:
+    """Of the run, and of jobs. What tells agents how long they wait stays as it was."""
+    found = {
+        key: _shown(getattr(new, name))
+        for name, key in _RULES.items()
+        if getattr(old, name) != getattr(new, name)
+    }
+    limits, before = asdict(new.deadlines), asdict(old.deadlines)
+    found |= {
+        f"deadlines.{name.removesuffix('_s')}": _shown(value)
+        for name, value in limits.items()
+        if value != before[name] and name not in _OF_AGENTS
+    }
+    earlier = {entry.task: entry for entry in old.tasks}
+    for entry in new.tasks:
+        known = earlier.get(entry.task, entry)
+        if entry.restart != known.restart:
+            rule = entry.restart
+            found[f"restart of {entry.task.job}"] = f"{rule.when}, at most {rule.max}"
+        if entry.ok_exit_codes != known.ok_exit_codes:
+            codes = ", ".join(map(str, entry.ok_exit_codes))
+            found[f"ok_exit_codes of {entry.task.job}"] = codes
+        if entry.decides != known.decides:
+            deciding = dict.fromkeys(each.task.job for each in new.tasks if each.decides)
+            found["ends_with"] = ", ".join(deciding) or "never"
+    return found
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _difference(old: TaskPlan, new: TaskPlan) -> str:

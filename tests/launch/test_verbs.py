@@ -53,6 +53,15 @@ def test_a_second_up_changes_nothing_when_nothing_differs(patient: CommandBed) -
     patient.run("down")
 
 
+def test_a_second_up_applies_other_deadlines_to_the_live_run(patient: CommandBed) -> None:
+    patient.run("up", "-d")
+    patient.write("psclust.yaml", FILE + "deadlines: {run: 0.5, run_exit_code: 0}\n")
+    assert "~ deadlines.run: 0.5" in patient.done("up")
+    ended = patient.wait_for_end()
+    assert ended.ok
+    assert ended.text == "the time limit of 0.5 s was reached (deadlines.run)"
+
+
 def test_a_second_up_changes_only_what_differs(patient: CommandBed) -> None:
     patient.run("up", "-d")
     first = patient.wait_for("worker:0", "running").pid

@@ -193,17 +193,32 @@ def test_a_python_server_is_a_plain_tf_train_server() -> None:
     ]
 
 
-def test_comparing_says_which_part_differs_and_ignores_what_only_psclust_looks_at() -> None:
+def test_comparing_says_which_part_differs() -> None:
     old = plan(program="train.py", env={"A": 1})
     assert not compare(old, plan(program="train.py", env={"A": 1}))
-    assert not compare(
-        old, plan(program="train.py", env={"A": 1}, ends_with="never", restart={"max": 9})
-    )
     changed = compare(old, plan(program="train.py", env={"A": 2}, args=["x"]))
     assert changed.changed[Task("worker", 0)] == "argv, env.A"
     assert compare(
         old, plan(program="train.py", env={"A": 1}, jobs={"ps": 1, "worker": 2, "evaluator": 1})
     ).render() == ["+ evaluator:0"]
+
+
+def test_rules_that_only_psclust_looks_at_change_no_task_and_are_applied() -> None:
+    jobs = {"ps": 1, "worker": {"count": 2, "ok_exit_codes": [0, 3]}}
+    limits = {"finish": 5, "run": 60, "lease": 9}
+    new = plan(
+        program="train.py", jobs=jobs, ends_with="never", restart={"max": 9}, deadlines=limits
+    )
+    changes = compare(plan(program="train.py"), new)
+    assert changes
+    assert changes.render() == [
+        "~ deadlines.finish: 5",
+        "~ deadlines.run: 60",
+        "~ restart of ps: signal, at most 9",
+        "~ restart of worker: signal, at most 9",
+        "~ ok_exit_codes of worker: 0, 3",
+        "~ ends_with: never",
+    ]
 
 
 def test_what_follows_a_death_is_part_of_the_plan_and_changes_no_task() -> None:
