@@ -275,7 +275,7 @@ def test_spare_pods_become_workers_and_the_worker_of_a_drained_one_leaves_for_an
     assert {task: number for task, number in run.attempts().items() if number > 1} == {
         "worker:1": 2
     }
-    assert kube.pods() == []
+    wait_until(lambda: kube.pods() == [], what="the end of all pods")
 
 
 @pytest.mark.long
