@@ -193,7 +193,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A program reports another global step."""
+    """A program reports another global step. task: unless it is the one at which it began."""
+
+    task: Task | None = None
 
 
 @dataclass(frozen=True, slots=True)

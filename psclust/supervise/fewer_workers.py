@@ -22,7 +22,10 @@ def is_dispensable(state: RunState, plan: TaskPlan) -> bool:
 
 
 def may_drop(state: RunState, entry: TaskState) -> bool:
-    """Whether enough workers are left without it."""
+    """Whether enough workers are left without it. One that has joined, and made no step, is not
+    missed."""
+    if entry.plan.task in state.newcomers:
+        return True
     if state.plan is None or not is_dispensable(state, entry.plan):
         return False
     left = sum(other.plan.task != entry.plan.task for other in workers(state))

@@ -11,8 +11,9 @@ from dataclasses import replace
 from psclust.plan.diff import compare
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
+from psclust.spec.jobs import WORKER
 from psclust.spec.plurals import counted_tasks
-from psclust.supervise.events import Action
+from psclust.supervise.events import Action, Stepped
 from psclust.supervise.fewer_workers import drop_homeless
 from psclust.supervise.host_loss import lacks_host
 from psclust.supervise.leaving_hosts import leave_without_successor
@@ -52,6 +53,7 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
         lost=lost,
         next_plan=None,
         moving=moving and not afresh,
+        newcomers=_newcomers(state, plan),
     )
     ending = [*(task for task in tasks if task in changed and task in before), *going]
     actions: list[Action] = []
@@ -63,6 +65,12 @@ def apply_plan(state: RunState, plan: Plan, now: float, *, afresh: bool = False)
             actions += more
     state, more = leave_without_successor(state, now)
     return _without_delay(drop_homeless(state)), actions + more
+
+
+def _newcomers(state: RunState, plan: Plan) -> frozenset[Task]:
+    grown = {entry.task for entry in plan.tasks if entry.grows and entry.task.job == WORKER}
+    joined = grown - state.tasks.keys() if state.plan is not None else set()
+    return frozenset((state.newcomers & grown) | joined)
 
 
 def _without_delay(state: RunState) -> RunState:
@@ -110,9 +118,11 @@ def go_on_with_plan(state: RunState, now: float) -> Result:
     return state, actions
 
 
-def note_step(state: RunState, now: float) -> RunState:
+def note_step(state: RunState, event: Stepped, now: float) -> RunState:
     """A program has made a step: by those that have just started, the variables are there."""
-    return replace(state, stepped=now, moving=state.moving and _leaving(state))
+    newcomers = state.newcomers - {event.task}
+    moving = state.moving and _leaving(state)
+    return replace(state, stepped=now, moving=moving, newcomers=newcomers)
 
 
 def must_wait(state: RunState, plan: TaskPlan) -> bool:

@@ -139,7 +139,8 @@ class RunState:
     step. next_plan: taken over once the programs, which save, have ended. asked: whether it was
     asked why there is no step; explained: when the answer came. replaced: when a slow worker last
     got another place, or was to. moving: the variables are on their way from where an earlier plan
-    had them, and the servers there stay until a step is made."""
+    had them, and the servers there stay until a step is made. newcomers: workers that joined the
+    live run, and have made no step so far."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
@@ -164,6 +165,7 @@ class RunState:
     silence: Silence = Silence()
     replaced: dict[Task, float] = field(default_factory=dict)
     moving: bool = False
+    newcomers: frozenset[Task] = frozenset()
 
     def with_task(self, entry: TaskState) -> RunState:
         return replace(self, tasks={**self.tasks, entry.plan.task: entry})

@@ -101,7 +101,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
         case Progressed():
             pass  # recorded only
         case Stepped():
-            state = note_step(state, now)
+            state = note_step(state, event, now)
         case Explained():
             state = replace(state.with_note(event.text), explained=now)
         case Looked():

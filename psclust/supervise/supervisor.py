@@ -363,7 +363,7 @@ class Supervisor:
         if seen is None or (seen.step, seen.phase) != (progress.step, progress.phase):
             self._seen[entry.plan.task] = Seen(progress.step, progress.phase, time.monotonic())
             if progress.step is not None and (seen is None or progress.step != seen.step):
-                self._handle(events.Stepped())
+                self._handle(events.Stepped(entry.plan.task if seen is not None else None))
             if progress.model is not None:
                 self._memory.know_model(progress.model)
             if seen is None or progress.phase != seen.phase:

@@ -21,6 +21,8 @@ def end(word):
     return handle
 signal.signal(signal.SIGUSR1, end("saved"))
 signal.signal(signal.SIGUSR2, end("left"))
+if os.path.exists("bad"):
+    sys.exit("no such file")
 workers = json.loads(os.environ["PSCLUST_CLUSTER"])["worker"]
 print("knows", len(workers), "workers", flush=True)
 while not os.path.exists("finish"):

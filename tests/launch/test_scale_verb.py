@@ -49,6 +49,23 @@ def test_workers_join_and_leave_and_nobody_else_stops(bed: CommandBed) -> None:
     assert bed.wait_for_end().ok
 
 
+def test_a_worker_that_joins_and_fails_at_once_ends_nothing(bed: CommandBed) -> None:
+    before = up(bed, ELASTIC)
+    bed.write("bad", "")
+    bed.done("scale", "worker=3")
+    bed.wait_for("worker:2", "dropped")
+    assert any(
+        note.startswith("worker:2 exited with code 1 and is not started again; the run goes on")
+        for note in bed.status().notes
+    )
+    assert pids(bed).items() >= before.items()
+    (bed.folder / "bad").unlink()
+    bed.done("restart", "worker:2")
+    bed.wait_for("worker:2", "running", attempt=2)
+    bed.write("finish", "")
+    assert bed.wait_for_end().ok
+
+
 def test_two_at_once_are_made_one_after_the_other(bed: CommandBed) -> None:
     before = up(bed, ELASTIC)
     for counts in ((6, 3), (4, 1), (2, 5)):

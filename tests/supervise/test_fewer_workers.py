@@ -18,6 +18,7 @@ from psclust.supervise.events import (
     Outcome,
     Restart,
     Started,
+    Stepped,
     Tick,
 )
 from psclust.supervise.explain import Evidence, explain
@@ -176,6 +177,24 @@ def test_a_host_that_was_lost_joins_again_and_its_worker_with_it() -> None:
     assert run.state.lost == ()
     run.at(61, Started(W2, 9))
     assert run.at(90, LOST) == ["move off c"]
+
+
+def test_one_that_joined_and_failed_before_its_first_step_is_not_missed() -> None:
+    run = Replay(at_most(elastic(None), W1)).up()
+    assert run.at(5, Apply(run.plan)) == []
+    assert run.at(10, Apply(elastic(None))) == ["start worker:2/1"]
+    run.at(11, Started(W2, 9), Stepped(), Stepped(W0))
+    assert run.at(12, Exited(W2, 1)) == []
+    assert run.phase(W2) is TaskPhase.DROPPED
+    assert run.at(13, Restart(W2)) == ["start worker:2/2"]
+    run.at(14, Started(W2, 9), Stepped(W2))
+    run.at(15, Exited(W2, 1))
+    assert run.state.phase is RunPhase.STOPPING
+
+
+def at_most(plan: Plan, last: Task) -> Plan:
+    """Without the workers after `last`."""
+    return replace(plan, tasks=tuple(entry for entry in plan.tasks if entry.task <= last))
 
 
 def test_why_says_what_became_of_those_that_are_missing() -> None:

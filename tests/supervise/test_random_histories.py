@@ -141,6 +141,7 @@ class World:
             if task in self.alive:
                 found += [Exited(task, code) for code in ((-9,) if self.calm else (0, 1, -9, 137))]
                 found += [Serving(task)] * 2
+                found.append(Stepped(task))
                 found += [Reported(task, stage) for stage in Stage if not self.calm]
             found.append(Restart(task))
         found += [HostSilent(host, silent) for host in ("a", "b") for silent in (True, False)]
@@ -201,7 +202,7 @@ class World:
         entries = self.state.tasks
         dropped = {task for task, entry in entries.items() if entry.phase is TaskPhase.DROPPED}
         assert dropped <= {W1}
-        assert not dropped or self.plan.min_workers == 1
+        assert not dropped or self.plan.min_workers == 1 or dropped <= self.state.newcomers
         assert not dropped & (self.alive | self.starting)
 
     def _check_failure_rules(self, event: Event, before: RunState) -> None:
