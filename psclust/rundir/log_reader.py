@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 from pathlib import Path
 
 # "Erase the line" at either end of a redrawn line, which a redraw does anyway; Keras goes back with
 # backspaces first.
-_ERASE = re.compile(r"\A\x1b\[[0-2]?K|(?:\x1b\[[0-2]?K|\x08+)\Z")
+_ERASE = ("\x1b[K", "\x1b[0K", "\x1b[1K", "\x1b[2K")
+_BACK = "\x08"
 _CHUNK = 1 << 18  # bytes of a file that are read at once
 LONGEST = 1 << 16  # characters of a line that are buffered until its end
 
@@ -64,7 +64,7 @@ class LineSplitter:
             self._parts.append(first)
             states = [self._state or "", self._text(), *states]
             self._state = next(
-                (state for each in reversed(states) if each and (state := _ERASE.sub("", each))), ""
+                (state for each in reversed(states) if each and (state := _redrawn(each))), ""
             )
             self._parts, self._size = [], 0
         if text:
@@ -73,7 +73,17 @@ class LineSplitter:
 
     def _text(self) -> str:
         text = "".join(self._parts)
-        return text if self._state is None else _ERASE.sub("", text)
+        return text if self._state is None else _redrawn(text)
+
+
+def _redrawn(line: str) -> str:
+    """The line without what erases it."""
+    first, end = 0, len(line)
+    while line.startswith(_ERASE, first):
+        first = line.index("K", first) + 1
+    while end > first and line.endswith((*_ERASE, _BACK), first, end):
+        end = end - 1 if line[end - 1] == _BACK else line.rindex("\x1b", first, end)
+    return line[first:end]
 
 
 class LogReader:

@@ -29,6 +29,7 @@ def expected(data: bytes) -> list[str]:
 
 
 @given(st.lists(PIECE, max_size=12))
+@example([b"a\x1b[K\x1b[K", b"\r", b"\r"])
 def test_a_log_has_the_same_lines_however_it_is_cut(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
     with tempfile.TemporaryDirectory() as folder:
