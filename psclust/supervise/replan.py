@@ -125,15 +125,19 @@ def plan_for(action: Move | Replace, folder: RunFolder, old: Plan, transport: Tr
         away = (*old.lost, *sorted(idle - {*old.lost}))
         return plan_elsewhere(folder, old, action, away, transport.reserve)
     lost = tuple(dict.fromkeys((*action.lost, *sorted(idle))))
-    reason, saves = action.otherwise.text, action.leaves
+    reason, leaves = action.otherwise.text, action.leaves
     return plan_without(
-        folder, old, lost, transport.reserve, reason=reason, absent=action.absent, saves=saves
+        folder, old, lost, transport.reserve, reason=reason, absent=action.absent, leaves=leaves
     )
 
 
 def saves_first(action: Move | Replace, old: Plan, plan: Plan) -> bool:
     """Whether the programs save before the plan is taken over."""
-    return isinstance(action, Move) and action.leaves and must_save(plan, compare(old, plan))
+    return isinstance(action, Move) and _save(old, plan, leaves=action.leaves)
+
+
+def _save(old: Plan, plan: Plan, *, leaves: bool) -> bool:
+    return leaves and must_save(plan, compare(old, plan))
 
 
 def impossible(action: Move | Replace, error: PsclustError) -> NotMoved | Note:
@@ -194,12 +198,12 @@ def plan_without(
     *,
     reason: str,
     absent: Collection[Task] = (),
-    saves: bool = False,
+    leaves: bool = False,
 ) -> Plan:
     """`old` with the tasks of the lost hosts on other hosts, at ports reserved there; tasks that
     stay keep their ports. absent: workers that the run goes on without, as it does without those
-    that find no other place (jobs.worker.min). A note gives `reason` and what follows. saves:
-    programs are there that can leave or save. Raises NoRoomError, and what `reserve` raises."""
+    that find no other place (jobs.worker.min). A note gives `reason` and what follows. leaves:
+    see `Move`. Raises NoRoomError, and what `reserve` raises."""
     inputs = _inputs(folder)
     layout = inputs.lay_out(lost, old.hosts, absent)
     places = {task: host.name for task, host in layout.hosts.items()}
@@ -219,8 +223,8 @@ def plan_without(
     if moved:
         where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
         parts.append(f"moved: {where}")
-    must_wait = saves and must_save(plan, compare(old, plan))  # which has its own note
-    if not must_wait and (rest := _rest(inputs.file, old, plan, moved)) is not None:
+    waits = _save(old, plan, leaves=leaves)  # which has a note of its own
+    if not waits and (rest := _rest(inputs.file, old, plan, moved)) is not None:
         parts.append(rest)
     fresh = [host for host in lost if host not in old.lost]
     if left != before and fresh and inputs.file.found is None:

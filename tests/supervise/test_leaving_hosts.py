@@ -65,7 +65,6 @@ def test_a_worker_without_another_place_leaves_too_where_the_run_can_do_without(
     run = up(2)
     assert run.at(40, LEAVES) == ["move off c"]
     assert run.at(40, Apply(replace(run.plan, lost=("c",)))) == ["USR2 worker:2"]
-    found = {each.task: each for each in explain(Evidence(run.state, 41.0))}
     assert run.at(41, Exited(W2, 0)) == []
     assert run.phase(W2) is TaskPhase.DROPPED
     found = {each.task: each.does for each in explain(Evidence(run.state, 42.0))}
