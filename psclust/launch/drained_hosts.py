@@ -37,7 +37,8 @@ class DrainedHosts:
                 self._look()
 
     def _look(self) -> None:
-        used = {entry.host for entry in read_plan(self._folder).tasks}
+        plan = read_plan(self._folder)
+        used = {entry.host for entry in plan.tasks} - {*plan.lost}
         found = self._batch.wanted_back(sorted(used))
         # One that is free again may be drained again.
         self._told &= found.keys()

@@ -163,6 +163,9 @@ class MovedVariables:
                 tf.Graph().as_default() as graph,
                 open_session(self._target, graph, config) as session,
             ):
+                # One that has begun here counts, also if it could fetch nothing then.
+                if _read_layout(session, _ps(0), home.container) is not None:
+                    return False
                 found = _read_layout(session, devices[0], home.before)
                 if found is None:
                     return False

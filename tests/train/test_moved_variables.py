@@ -138,6 +138,31 @@ def test_values_stay_as_they_are_on_more_and_on_fewer_ps(
         home = VariablesHome(f"placement-{turn + 2}", home.container, tuple(addresses))
 
 
+@pytest.mark.process
+@pytest.mark.tensorflow
+def test_a_placement_that_has_begun_fetches_nothing_from_the_one_before(
+    free_cluster: Callable[..., ClusterSpec], alone_servers: Callable[[ClusterSpec], None]
+) -> None:
+    whole = free_cluster(ps=1, other=1)
+    alone_servers(whole)
+    known = {"ps": whole.as_dict()["ps"], "worker": whole.as_dict()["other"]}
+    target = f"grpc://{known['worker'][0]}"
+    before = VariablesHome()
+    after = VariablesHome("placement-2", "", tuple(known["ps"]))
+    for home, value in ((before, 1), (after, 2)):
+        context = TaskContext(Task("worker", 0), ClusterSpec(known), elastic=True, home=home)
+        graph = tf.Graph()
+        with graph.as_default(), graph.container(home.container):
+            made = _variables({"step": np.int64(value)}, 1, 0)
+            moved = MovedVariables(context, target, made)
+            read = made[0].read_value()
+        with open_session(target, graph, session_config(context)) as session:
+            session.run(made[0].initializer)
+            session.run(moved.described)
+            assert not moved.fetch()
+            assert session.run(read) == value
+
+
 # ---- a training
 
 CUT = json.dumps({"max_shard_bytes": 2000})
