@@ -125,6 +125,15 @@ class SlurmBed:
         """`idle`, `down*` and the like, one for each node."""
         return self.run("sinfo", "-h", "-N", "-p", "all", "-o", "%T", check=False).split()
 
+    def wait_until_idle(self) -> None:
+        """Until no job has any node. A node is busy for some seconds after its job, and down for a
+        while after it was cut off; the next job would go around it. Raises TimeoutError."""
+        wait_until(
+            lambda: self.node_states() == ["idle"] * len(self.nodes),
+            _START_S,
+            what=f"{len(self.nodes)} idle nodes, see {self.folder / 'log'},",
+        )
+
     def jobs(self) -> list[str]:
         """`ID STATE` of each job that has not ended."""
         return self.run("squeue", "-h", "-o", "%i %T", check=False).splitlines()
@@ -180,11 +189,7 @@ def slurm_bed(
             SlurmNode(name, addresses[name], start(name, _slurmd(name, network)), network)
             for name in names
         ]
-        wait_until(
-            lambda: bed.node_states() == ["idle"] * count,
-            _START_S,
-            what=f"{count} idle nodes, see {folder / 'log'},",
-        )
+        bed.wait_until_idle()
         stack.callback(_end_jobs, bed)
         yield bed
 

@@ -19,7 +19,8 @@ PSCLUST = (sys.executable, "-m", "psclust")
 
 def allocated(slurm: SlurmBed, folder: Path, *options: str) -> CommandBed:
     """A folder, which all nodes share, for a command in an allocation of its own, which it asks for
-    with these options."""
+    with these options. All nodes are idle, so that it gets the first ones."""
+    slurm.wait_until_idle()
     folder.mkdir(parents=True)
     return CommandBed(
         folder,

@@ -147,7 +147,7 @@ def test_a_node_that_is_cut_off_is_replaced(spare: CommandBed, slurm: SlurmBed) 
     finally:
         slurm[0].heal()
     interrupt(running)
-    wait_until(lambda: slurm.node_states() == ["idle"] * 4, what="the node's return")
+    slurm.wait_until_idle()
 
 
 @pytest.mark.long
@@ -202,4 +202,4 @@ def test_a_node_that_is_gone_before_the_start_is_named(spare: CommandBed, slurm:
     assert "n2: srun could not start a step there: Task launch for StepId=" in said
     assert "code 3" in said
     assert "n2: Slurm says that the node is DOWN" in said
-    wait_until(lambda: slurm.node_states() == ["idle"] * 4, what="the node's return")
+    slurm.wait_until_idle()
