@@ -15,6 +15,7 @@ from psclust.reach.ways import find_hosts, hosts_to_come
 from psclust.spec.checks import Rule
 from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override
+from psclust.spec.whole_number import whole_number
 
 
 def request_from_flags(
@@ -98,17 +99,18 @@ def _worker_overrides(text: object) -> list[Override]:
         return []
     flag, job = _source("--workers"), ("jobs", "worker")
     least, colon, most = str(text).partition(":")
-    if not all(each.isascii() and each.isdigit() for each in (least, *([most] if colon else []))):
+    low, high = whole_number(least), whole_number(most)
+    if low is None or (colon and high is None):
         raise UsageError(
             f"{flag} {text}: found no number of tasks; write it as {flag} 4, or {flag} 2:16 "
             "for at least 2 and at most 16."
         )
     if not colon:
-        return [Override(flag, (*job, "count"), int(least))]
+        return [Override(flag, (*job, "count"), low)]
     return [
         Override(flag, (*job, "count"), None),
-        Override(flag, (*job, "min"), int(least)),
-        Override(flag, (*job, "max"), int(most)),
+        Override(flag, (*job, "min"), low),
+        Override(flag, (*job, "max"), high),
     ]
 
 
@@ -131,10 +133,11 @@ def _source(flag: str) -> str:
 def _pair_overrides(jobs: Sequence[str], env: Sequence[str]) -> list[Override]:
     overrides = []
     for text in jobs:
-        job, _, count = text.partition("=")
-        if not count.isdigit():
+        job, _, digits = text.partition("=")
+        count = whole_number(digits)
+        if count is None:
             raise UsageError(f"--job {text}: found no number of tasks; write it as --job chief=1.")
-        overrides.append(Override("--job", ("jobs", job, "count"), int(count)))
+        overrides.append(Override("--job", ("jobs", job, "count"), count))
     for text in env:
         variable, equals, value = text.partition("=")
         if not equals:

@@ -20,6 +20,7 @@ from psclust.pods.names import INDEX
 from psclust.pods.pod_plan import plan_pods, with_pods
 from psclust.spec.cluster import Task
 from psclust.spec.spelling import nearest
+from psclust.spec.whole_number import whole_number
 from psclust.transport.server_shim import server_shim
 
 
@@ -68,10 +69,11 @@ def folder_in_pod() -> Iterator[str]:
 
 def _index(environ: Mapping[str, str]) -> int:
     text = environ.get(INDEX, "")
-    if not text.isdecimal():
+    index = whole_number(text)
+    if index is None:
         found = f"found '{text}' in {INDEX}" if text else f"{INDEX} is not set"
         raise UsageError(
             f"{found}: the pods of an indexed Job have it; "
             "elsewhere give the task's index with --index."
         )
-    return int(text)
+    return index

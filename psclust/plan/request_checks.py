@@ -15,6 +15,7 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.typed_json import build
+from psclust.spec.whole_number import whole_number
 
 _JOB = re.compile(r"[a-z][a-z0-9_]*(\.free_port)?")  # a part of file names
 _HOST = re.compile(r"[^\s:/\0]+")
@@ -64,7 +65,7 @@ def check_host(host: str) -> None:
 
 def check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) <= LAST_PORT):
+    if not 0 < (whole_number(port) or 0) <= LAST_PORT:
         raise UsageError(f"{_brief(address)} is not an address. Write it as host:port.")
     check_host(host)
 

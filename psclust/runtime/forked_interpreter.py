@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from psclust.runtime.shadowed_modules import hidden, path_entries
+from psclust.spec.whole_number import whole_number
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,8 @@ def _resize_blas(environment: Mapping[str, str]) -> None:
     environment. The default stays one: tasks share a machine, and TensorFlow does not use
     OpenBLAS."""
     wanted = environment.get("OPENBLAS_NUM_THREADS") or environment.get("OMP_NUM_THREADS", "")
-    if not wanted.isdigit() or int(wanted) < 2:
+    threads = whole_number(wanted)
+    if threads is None or threads < 2:
         return
     with open("/proc/self/maps", encoding="utf-8") as maps:
         libraries = {line.split(maxsplit=5)[5].strip() for line in maps if "openblas" in line}
@@ -164,4 +166,4 @@ def _resize_blas(environment: Mapping[str, str]) -> None:
             "scipy_openblas_set_num_threads64_",
         ):
             if hasattr(library, name):
-                getattr(library, name)(int(wanted))
+                getattr(library, name)(threads)

@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from psclust.errors import UsageError
 from psclust.runtime.server_def import Cluster, parse_cluster, server_def
+from psclust.spec.whole_number import whole_number
 
 
 class Request(NamedTuple):
@@ -44,7 +45,7 @@ class Request(NamedTuple):
     def listens_on(self) -> int | None:
         """The port to listen on; None if the address has none."""
         port = self.cluster[self.job][self.task].rpartition(":")[2]
-        return self.port if self.port is not None else int(port) if port.isdecimal() else None
+        return self.port if self.port is not None else whole_number(port)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -112,9 +113,10 @@ def parse(argv: Sequence[str]) -> Request:
 
 def _between(low: int, high: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
-        if not text.isdecimal() or not low <= int(text) <= high:
+        number = whole_number(text)
+        if number is None or not low <= number <= high:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
-        return int(text)
+        return number
 
     return convert
 

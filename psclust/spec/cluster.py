@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from psclust.spec.whole_number import whole_number
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -41,9 +43,10 @@ class Task:
     def parse(cls, text: str) -> Task:
         """`worker:3` or `worker/3`; a bare job name means its task 0. Raises ValueError."""
         job, _, index = text.replace("/", ":").partition(":")
-        if not job or (index and not index.isdigit()):
+        number = whole_number(index) if index else 0
+        if not job or number is None:
             raise ValueError(f"{text!r} is not a task: write it as job:index, for example worker:0")
-        return cls(job, int(index or 0))
+        return cls(job, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
 from psclust.spec.port_range import LAST_PORT
 from psclust.spec.problems import printable
+from psclust.spec.whole_number import whole_number
 
 # A number after the colon is slots below this (except 22), and an SSH port from it on: no machine
 # takes a thousand tasks, and SSH servers on other ports than 22 rarely use a privileged one.
@@ -172,12 +173,12 @@ def _read_number(text: str) -> dict[str, int]:
             f"nothing stands after the colon; write slots (below {FIRST_PORT}, "
             "as in host:4) or the SSH port."
         )
-    if not text.isascii() or not text.isdigit():
+    number = whole_number(text)
+    if number is None:
         raise ValueError(
             f"'{text}' after the colon is not a number; write slots (below {FIRST_PORT}, "
             "as in host:4) or the SSH port."
         )
-    number = int(text)
     if number == 0:
         raise ValueError(
             "0 slots leave no room for a task; give at least one slot or leave the host out."
@@ -208,9 +209,10 @@ def _read_options(words: list[str]) -> Mapping[str, int]:
             )
         if name in options:
             raise ValueError(f"{key} is given twice; keep one.")
-        if not value.isascii() or not value.isdigit() or int(value) == 0:
+        number = whole_number(value)
+        if not number:
             raise ValueError(f"{key} is '{value}'; write a whole number, 1 or more.")
-        options[name] = int(value)
+        options[name] = number
     if options.get("slots", 0) > options.get("max_slots", MAX_HOSTS):
         raise ValueError(
             f"slots={options['slots']} is more than max_slots={options['max_slots']}; lower slots."
@@ -241,7 +243,7 @@ def _expand(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", text, re.ASCII)
+    match = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", text, re.ASCII)
     if match is None:
         raise ValueError(
             f"'{text}' is not a range; write numbers in the brackets, as in node[1-3,7]."

@@ -16,7 +16,7 @@ from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 
 PATTERN = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)(?::([^{}]*))?\}")
-_TASK = re.compile(r"([a-z][a-z0-9_]*):(\d+)")
+_TASK = re.compile(r"([a-z][a-z0-9_]*):([0-9]{1,18})")
 FREE_PORT = "free_port"
 _ARRAY_NAME = ARRAY_TASK.strip("{}")
 ARRAY_HINT = "write slurm: {sbatch: [--array=0-3]}, and start it with `psclust up --slurm`."

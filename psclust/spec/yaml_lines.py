@@ -43,7 +43,7 @@ class _Loader(yaml.BaseLoader):
 
 for _name, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", r"-?(0|[1-9][0-9]*)", "-0123456789"),
+    ("int", r"-?(0|[1-9][0-9]{0,17})", "-0123456789"),
     ("float", r"-?(0|[1-9][0-9]*)(\.[0-9]+([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)", "-0123456789"),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("merge", r"<<", "<"),

@@ -21,6 +21,7 @@ from psclust.spec.jobs import (
     server_jobs,
 )
 from psclust.spec.typed_json import converter, parse_json
+from psclust.spec.whole_number import whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +218,10 @@ def _path(environment: Mapping[str, str], name: str) -> Path | None:
 
 def _count(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name)
-    if text and not text.isdecimal():
+    number = whole_number(text) if text else None
+    if text and number is None:
         raise UsageError(f"{name} is {text!r}; it must be a whole number, 0 or more")
-    return int(text) if text else None
+    return number
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

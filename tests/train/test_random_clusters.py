@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beds.damage import DATA, damaged, likely
@@ -45,6 +45,8 @@ def test_a_process_knows_its_task_or_says_what_is_wrong(cluster: str, more: dict
 
 
 @given(BROKEN | st.just(TEXT), st.sampled_from(["ps", "worker", "x"]), st.integers(-1, 3))
+@example(f'{{"ps": ["a:{"9" * 5000}"]}}', "ps", 0)
+@example('{"ps": ["a:²"]}', "ps", 0)
 def test_a_server_knows_its_cluster_or_says_what_is_wrong(
     cluster: str, job: str, task: int
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beds.damage import DATA, damaged
@@ -88,6 +88,7 @@ def _complete(files: set[str]) -> set[str]:
 
 
 @given(INDEX, FILES)
+@example(STATE.replace("model.ckpt-9", "9" * 5000 + "-9").encode(), set())
 def test_a_folder_is_read_or_refused_and_keeps_what_is_whole(
     place: Path, index: bytes | None, files: set[str]
 ) -> None:

@@ -9,6 +9,7 @@ import click
 from psclust.cli.common_options import json_option, run_dir_option
 from psclust.cli.completions import names_and_counts
 from psclust.errors import UsageError
+from psclust.spec.whole_number import whole_number
 
 
 @click.command()
@@ -73,8 +74,9 @@ def _parse(words: Sequence[str]) -> tuple[str | None, dict[str, int]]:
         job, equals, count = word.partition("=")
         if not equals:
             continue
-        if not (count.isascii() and count.isdigit()):
+        number = whole_number(count)
+        if number is None:
             raise UsageError(f"{word}: found no number of tasks; write it as worker=8.")
-        if counts.setdefault(job, int(count)) != int(count):
+        if counts.setdefault(job, number) != number:
             raise UsageError(f"{word}: contradicts {job}={counts[job]}; give one of the two.")
     return next(iter(names), None), counts

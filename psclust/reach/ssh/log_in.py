@@ -33,6 +33,7 @@ from psclust.reach.ssh.log_in_errors import (
 from psclust.reach.ssh.ssh_config import HostSettings, SshConfiguration
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
+from psclust.spec.whole_number import whole_number
 
 _TIMEOUT_S = 10.0  # for a host that does not answer; ConnectTimeout wins
 _HANDSHAKE_S = 30.0  # for a host that answers slowly
@@ -235,9 +236,7 @@ class Dialer:
         configuration says, but never through itself."""
         user, _, address = hops[-1].rpartition("@")
         name, _, port = address.partition(":")
-        found = self._configuration.of(
-            Host(name, user=user or None, port=int(port) if port.isdigit() else None)
-        )
+        found = self._configuration.of(Host(name, user=user or None, port=whole_number(port)))
         jumps = hops[:-1] or tuple(hop for hop in found.jumps if hop not in hops)
         return HostSettings(**{**vars(found), "jumps": jumps})
 

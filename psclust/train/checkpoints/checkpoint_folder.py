@@ -29,6 +29,8 @@ from psclust.train.session import is_lost_peer
 _MARGIN = 1.1
 _STATE = "checkpoint"
 _NUMBERED = re.compile(r".*-\d{1,18}", re.DOTALL)
+# Files' names have 255 bytes at most, and theirs end in `.data-00000-of-00001`.
+_LONGEST_NAME = 200
 _PART = re.compile(r"\.data-\d+-of-(\d{1,6})$")
 
 # What TensorFlow raises for a checkpoint that is cut off, altered or not all there.
@@ -112,7 +114,7 @@ class CheckpointFolder:
         paths = list(state.all_model_checkpoint_paths)
         times = [*[0.0] * len(paths), *state.all_model_checkpoint_timestamps][-len(paths) :]
         found = (Listed(Path(path).name, when) for path, when in zip(paths, times, strict=False))
-        return [each for each in found if _NUMBERED.fullmatch(each.name)]
+        return [each for each in found if _is_name(each.name)]
 
     def add(self, prefix: str) -> None:
         """Makes a complete checkpoint the latest, then removes old ones. Raises OSError, and
@@ -175,7 +177,7 @@ class CheckpointFolder:
     def _complete(self) -> list[str]:
         """The names of all complete checkpoints, the one with the most steps last."""
         names = (path.stem for path in self.directory.glob("*.index"))
-        found = [name for name in names if _NUMBERED.fullmatch(name)]
+        found = [name for name in names if _is_name(name)]
         complete = [name for name in found if _is_complete(self.directory / name)]
         return sorted(complete, key=lambda name: Listed(name, 0.0).step)
 
@@ -214,6 +216,11 @@ def reading(prefix: str) -> Iterator[None]:
         if isinstance(error, tf.errors.OpError) and is_lost_peer(error):
             raise
         raise DamagedCheckpointError(prefix, error) from error
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is that of a checkpoint, which its step ends."""
+    return _NUMBERED.fullmatch(name) is not None and len(os.fsencode(name)) <= _LONGEST_NAME
 
 
 def _is_complete(prefix: Path) -> bool:

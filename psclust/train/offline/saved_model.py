@@ -17,6 +17,7 @@ from psclust.errors import UsageError
 from psclust.estimator.export import PredictOutput, named
 from psclust.replication.model import ModeKeys
 from psclust.replication.tf_types import Session
+from psclust.spec.whole_number import whole_number
 from psclust.train.job import Job
 from psclust.train.offline.prediction import checked_predictions
 from psclust.train.offline.restorer import Restorer, restored
@@ -108,8 +109,8 @@ def _write(session: Session, found: dict[str, Any], restorer: Restorer, director
 def numbered(aside: Path, directory: Path) -> Path:
     """Names the complete model by the time, or by the number after the highest one: servers load
     the highest."""
-    others = [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
-    number = max([int(time.time()), *(other + 1 for other in others)])
+    others = (whole_number(entry.name) for entry in directory.iterdir())
+    number = max([int(time.time()), *(other + 1 for other in others if other is not None)])
     while (directory / str(number)).exists():
         number += 1
     return aside.rename(directory / str(number))
