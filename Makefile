@@ -19,9 +19,10 @@ test: system test-system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest -m "not long" $(SPREAD)
 
-# The rest: every combination, and what takes scale or time.
+# The rest: every combination, and what takes scale or time; properties of some forty kinds of input on more than 100,000 random cases.
 test-long: system test-system $(VENV)/.test
 	$(BIN)/python -m pytest -m "long and not versions" $(SPREAD)
+	PSCLUST_EXAMPLES=3000 $(BIN)/python -m pytest -m "not long" $(SPREAD) tests/*/test_random_*.py
 
 # With each TensorFlow from 2.15 on, in environments of their own (2 GB each): under an hour. `make test-versions versions="--only 2.17"`.
 test-versions: system test-system

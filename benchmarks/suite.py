@@ -37,6 +37,7 @@ BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "placement": [[]],
     "first_step": [[]],
     "recovery": [[]],
+    "lost_host": [[]],
     "launch": [["--servers", "1", "4", "16", "64", "128", "256"]],
     "replication": [[]],
     "loop": [[]],

@@ -31,6 +31,8 @@ class Identity:
     def from_json(cls, data: Mapping[str, str]) -> Identity:
         """Raises ValueError."""
         text = build(_Text, data)
+        if not (text.key and text.certificate and text.authority):
+            raise ValueError("an empty key or certificate")  # with which gRPC ends the process
         return cls(text.key.encode(), text.certificate.encode(), text.authority.encode())
 
 

@@ -22,7 +22,7 @@ def clock() -> float:
 
 
 def renewal_interval_s(lease_s: float) -> float:
-    return min(lease_s / 10, 2.0)
+    return min(lease_s / 10, 1.0)
 
 
 def granted_s(lease_s: float) -> float:
@@ -111,6 +111,10 @@ class SupervisorLease:
         """Whether the lease has ended on the agent, whichever renewals it received: it is ending
         its tasks."""
         return now > self._over
+
+    def left_s(self, now: float) -> float:
+        """Until it is over; 0 afterwards."""
+        return max(0.0, self._over - now)
 
 
 @dataclass(frozen=True, slots=True)

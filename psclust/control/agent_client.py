@@ -236,7 +236,8 @@ class AgentClient:
             sent = clock()
             try:
                 request = pb.RenewLeaseRequest(until=self._lease.renewal(sent))
-                reply = self._stub.RenewLease(request, timeout=_RENEW_S, wait_for_ready=True)
+                limit = min(_RENEW_S, self._lease.left_s(sent) + _RETRY_S)
+                reply = self._stub.RenewLease(request, timeout=limit, wait_for_ready=True)
             except grpc.RpcError as error:
                 refused = refusal(error)
                 self._look_for_loss(str(refused) if refused is not None else None)

@@ -123,11 +123,11 @@ def _settings(
     return AgentSettings(
         name=request.cluster.name,
         lease_s=file.deadlines.lease,
-        grace_s=file.deadlines.stop,
+        grace_s=file.lost_s,
         leave_s=file.leave_s,
         interface=file.interface,
         environ=_passed(file),
-        warm=_loads(request),
+        warm=_loads(request, hosts),
         addresses={
             host: address
             for host in hosts
@@ -260,8 +260,9 @@ def _seen_here(request: UpRequest) -> dict[str, int]:
     return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
 
 
-def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
-    """Host -> the fork servers its tasks need that can be loaded before there is a plan."""
+def _loads(request: UpRequest, hosts: Iterable[str]) -> dict[str, tuple[Load, ...]]:
+    """Host -> the fork servers its tasks need that can be loaded before there is a plan. A host
+    without tasks gets all, as any task may move there."""
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
     for entry in request.layout.jobs:
@@ -272,7 +273,8 @@ def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
             continue
         for task in entry.tasks:
             found.setdefault(request.layout.hosts[task].name, {})[first.preload] = None
-    return {host: tuple(loads) for host, loads in found.items()}
+    every = dict.fromkeys(load for loads in found.values() for load in loads)
+    return {host: tuple(found.get(host, every)) for host in hosts}
 
 
 def _passed(file: ClusterFile) -> dict[str, str]:

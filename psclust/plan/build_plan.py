@@ -19,7 +19,6 @@ from psclust.plan.script_flags import RoleBy, decide
 from psclust.plan.summary_folder import chief_of, summary_folder
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, When
-from psclust.spec import cluster_file
 from psclust.spec.cluster import ClusterSpec, Task, render_tf_config
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import Job
@@ -109,7 +108,7 @@ def build_plan(
         name=file.name,
         cluster=request.cluster,
         tasks=tuple(_with_needs(tasks)),
-        deadlines=_deadlines(file.deadlines),
+        deadlines=_deadlines(file),
         notes=(
             *([file.suited] if file.suited else ()),
             *dict.fromkeys(each.note for each in request.role_by.values() if each.note),
@@ -166,7 +165,8 @@ def _request(
     )
 
 
-def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
+def _deadlines(file: ClusterFile) -> Deadlines:
+    keys = file.deadlines
     return Deadlines(
         keys.start,
         keys.stop,
@@ -176,6 +176,7 @@ def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
         keys.detached,
         keys.run_exit_code,
         keys.progress,
+        file.lost_s,
     )
 
 

@@ -3,7 +3,7 @@ keep running, also when only the rules about deaths differ."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from psclust.placement.home import VARIABLES
 from psclust.plan.elastic import without_workers
@@ -28,7 +28,7 @@ _OF_SUPERVISOR = {
     "grows",
     "leaves",
 }
-_OF_AGENTS = {"lease_s", "detached_s"}
+_OF_AGENTS = ("lease_s", "detached_s", "lost_s")
 # Field of a Plan -> the key of the cluster file.
 _RULES = {
     "on_ps_failure": "on_ps_failure",
@@ -70,6 +70,12 @@ def must_save(new: Plan, changes: Changes) -> bool:
     moved = any(task.job == PS for task in (*changes.added, *changes.removed))
     placed = any(_PLACEMENT in what.split(", ") for what in changes.changed.values())
     return moved or placed or not servers.isdisjoint(changes.changed)
+
+
+def with_terms_of(old: Plan, new: Plan) -> Plan:
+    """`new` with the times that the agents of the run were given, as `old` has them."""
+    terms = {name: getattr(old.deadlines, name) for name in _OF_AGENTS}
+    return replace(new, deadlines=replace(new.deadlines, **terms))
 
 
 def compare(old: Plan, new: Plan) -> Changes:

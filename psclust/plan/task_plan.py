@@ -72,8 +72,9 @@ class TaskPlan:
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """`run_s` None: no limit; a run that reaches it ends with `run_exit_code`. `lease_s`,
-    `detached_s`: how long an agent keeps its tasks without contact to the supervisor. `progress_s`:
-    how long a training may make no step; None: for ever."""
+    `detached_s`: how long an agent keeps its tasks without contact to the supervisor; `lost_s`:
+    between TERM and KILL then. `progress_s`: how long a training may make no step; None: for
+    ever."""
 
     start_s: float
     stop_s: float
@@ -83,6 +84,7 @@ class Deadlines:
     detached_s: float = 86400.0
     run_exit_code: int = TIME_LIMIT_CODE
     progress_s: float | None = None
+    lost_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, replace
 
 from psclust.placement.home import VARIABLES, VariablesHome
-from psclust.plan.diff import compare, must_save
+from psclust.plan.diff import compare, must_save, with_terms_of
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.jobs import PS
 
@@ -39,8 +39,8 @@ def at_home(plan: Plan, home: VariablesHome) -> Plan:
 def follow(old: Plan, new: Plan) -> Plan:
     """`new`, as it follows `old` in a live run: with its variables where they are; else with a home
     to which they move, if their servers live on; else they go by a checkpoint (`must_save`)."""
-    stays = at_home(new, old.home)
-    return at_home(new, next_home(old)) if _may_move(old, stays) else stays
+    stays = at_home(with_terms_of(old, new), old.home)
+    return at_home(stays, next_home(old)) if _may_move(old, stays) else stays
 
 
 def _may_move(old: Plan, new: Plan) -> bool:

@@ -51,6 +51,10 @@ def clean_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:63] or "cluster"
 
 
+# For programs and servers of psclust's own to end, which handle no SIGTERM.
+_OWN_END_S = 0.5
+
+
 class Deadlines(KeyModel):
     """Time limits."""
 
@@ -329,6 +333,15 @@ class ClusterFile(_Common):
     def leave_s(self) -> float:
         """For programs on a host that is about to go, to leave it or to save; 0: they cannot."""
         return self.deadlines.finish if self.program_command.is_psclust else 0.0
+
+    @property
+    def lost_s(self) -> float:
+        """Between TERM and KILL of tasks that an agent ends by itself, because it has lost the
+        launcher or its host goes; they start elsewhere then. Programs and servers of psclust's own
+        end at once."""
+        program = self.program is not None and not self.program_command.is_psclust
+        foreign = program or any(job.command for job in self.jobs.values())
+        return self.deadlines.stop if foreign else min(self.deadlines.stop, _OWN_END_S)
 
     @property
     def all_jobs(self) -> dict[str, Job]:

@@ -49,7 +49,7 @@ def lose_host(
         leaving=tuple(host for host in state.leaving if host != event.host),
     )
     if any(entry.at is not None for entry in there) and state.plan is not None:
-        before = max(state.no_start_before or now, now + state.plan.deadlines.stop_s)
+        before = max(state.no_start_before or now, now + state.plan.deadlines.lost_s)
         state = replace(state, no_start_before=before)
     missing = [
         entry for entry in ended.values() if entry.phase is TaskPhase.FAILED and not entry.removed
@@ -189,6 +189,6 @@ def _delay_starts(state: RunState, missing: Sequence[TaskState], now: float) -> 
         state,
         tasks={**state.tasks, **counted},
         no_start_before=max(
-            state.no_start_before or now, now + max(state.plan.deadlines.stop_s, *delays)
+            state.no_start_before or now, now + max(state.plan.deadlines.lost_s, *delays)
         ),
     )

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from psclust.errors import DamagedFileError, NoRoomError, PsclustError, StartError
 from psclust.plan.build_plan import RemoteHost, Run, build_plan, reached
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
-from psclust.plan.diff import compare, must_save
+from psclust.plan.diff import compare, must_save, with_terms_of
 from psclust.plan.port_request import PortRequest
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
@@ -187,7 +187,7 @@ def _plan_moved(
         [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
     )
     run = Run(folder.id, str(folder.path), inputs.job_restarts)
-    return at_home(inputs.plan(layout, run, ports), old.home)
+    return at_home(with_terms_of(old, inputs.plan(layout, run, ports)), old.home)
 
 
 def plan_without(

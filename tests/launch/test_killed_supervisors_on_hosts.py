@@ -49,7 +49,7 @@ def test_a_killed_supervisor_leaves_tasks_on_hosts_says_so_and_the_next_up_ends_
     assert first.process.returncode == 1
     assert (
         "every task of the run here was stopped, those on h1, "
-        "h2 end by themselves within 112 s (deadlines.lease)." in first.output
+        "h2 end by themselves within 111 s (deadlines.lease)." in first.output
     )
     before = set(left(hosts))
     assert len([program for program in before if "train.py" in program]) == 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beds.damage import damaged, likely
@@ -113,6 +113,7 @@ def test_hosts_that_were_made(folder: RunFolder, content: bytes) -> None:
 
 
 @given(broken(json.dumps(ACCESS)))
+@example(json.dumps(ACCESS).replace(json.dumps(PEM), '""', 1).encode())
 def test_the_way_to_a_supervisor_elsewhere(folder: RunFolder, content: bytes) -> None:
     folder.access.write_bytes(content)
     channel = _read_or_refused(lambda: channel_from_elsewhere(folder, []), folder.access)

@@ -71,6 +71,9 @@ def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_las
         what="the first steps",
     )
     assert far.wait_for("worker:0", "running").host == "h2"
+    # Of both kinds, for whatever comes.
+    loaded = [each for each in hosts[2].programs() if "fork_server" in each]
+    assert len(loaded) == 2, hosts[2].programs()
     with cut(hosts[1]):
         assert up.wait(300) == 0, up.output
     assert re.search(

@@ -16,6 +16,7 @@ from psclust.plan.diff import compare
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import GRPC_OPTIONS, THREADS, HostEnvironment
 from psclust.plan.task_plan import Plan
+from psclust.plan.variables_home import follow
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
@@ -219,6 +220,30 @@ def test_rules_that_only_psclust_looks_at_change_no_task_and_are_applied() -> No
         "~ ok_exit_codes of worker: 0, 3",
         "~ ends_with: never",
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "lost_s"),
+    [
+        ({"program": "psclust.examples.digits:program"}, 0.5),
+        ({}, 0.5),
+        ({"program": "psclust.examples.digits:program", "deadlines": {"stop": 0.1}}, 0.1),
+        ({"program": "train.py"}, 10),
+        ({"program": "train.py", "deadlines": {"stop": 3}}, 3),
+        ({"jobs": {"ps": 1, "worker": {"run": ["python", "train.py"]}}}, 10),
+    ],
+)
+def test_only_programs_of_others_have_something_to_end_on_a_host_that_is_lost(
+    keys: dict[str, Any], lost_s: float
+) -> None:
+    assert plan(**keys).deadlines.lost_s == lost_s
+
+
+def test_agents_of_a_live_run_wait_as_long_as_they_were_told() -> None:
+    old = plan(program="train.py", deadlines={"stop": 3})
+    new = follow(old, plan(program="train.py", deadlines={"stop": 1, "finish": 5}))
+    limits = new.deadlines
+    assert (limits.stop_s, limits.lost_s, limits.finish_s) == (1, 3, 5)
 
 
 def test_what_follows_a_death_is_part_of_the_plan_and_changes_no_task() -> None:

@@ -83,7 +83,7 @@ def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_ta
 def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have_ended() -> None:
     at_once = RestartPolicy("signal", 3, 600, 0, 0)
     entries = (on("a", PS), on("a", W0), on("b", W1, restart=at_once))
-    run = live(*entries, deadlines=replace(LIMITS, stop_s=0))
+    run = live(*entries, deadlines=replace(LIMITS, lost_s=0))
     run.at(39, Exited(W0, -9))
     assert run.at(40, LOST, Tick()) == ["move off b"]
     assert run.at(41, Tick()) == []
