@@ -119,9 +119,10 @@ def go_on_with_plan(state: RunState, now: float) -> Result:
 
 
 def note_step(state: RunState, event: Stepped, now: float) -> RunState:
-    """A program has made a step: by those that have just started, the variables are there."""
+    """A program has made a step: by those that have just started, the variables are there. That one
+    has begun says nothing: a synchronous worker does so before they are."""
     newcomers = state.newcomers - {event.task}
-    moving = state.moving and _leaving(state)
+    moving = state.moving and (event.task is None or _leaving(state))
     return replace(state, stepped=now, moving=moving, newcomers=newcomers)
 
 

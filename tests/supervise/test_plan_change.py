@@ -279,9 +279,10 @@ def test_variables_move_while_the_ps_before_and_after_are_there() -> None:
     assert run.at(5, moves(1)) == ["USR2 worker:0", "USR2 worker:1"]
     assert run.at(6, Stepped(), Exited(W0, 0)) == ["start worker:0/2"]
     assert run.at(7, Exited(W1, 0)) == ["start worker:1/2"]
-    assert run.at(8, Started(W0, 8), Started(W1, 9), Tick()) == []
+    # A synchronous worker begins, and reports so, while the chief still fetches them.
+    assert run.at(8, Started(W0, 8), Started(W1, 9), Stepped(), Tick()) == []
     assert run.phase(PS1) is TaskPhase.RUNNING
-    assert run.at(9, Stepped()) == ["TERM ps:1"]
+    assert run.at(9, Stepped(W1)) == ["TERM ps:1"]
     run.at(10, Exited(PS1, -15))
     assert PS1 not in run.state.tasks
     assert run.state.deaths == ()
