@@ -261,8 +261,8 @@ def _seen_here(request: UpRequest) -> dict[str, int]:
 
 
 def _loads(request: UpRequest, hosts: Iterable[str]) -> dict[str, tuple[Load, ...]]:
-    """Host -> the fork servers its tasks need that can be loaded before there is a plan; all of
-    them on a host where any task may come later, as it has none, or as the run may grow."""
+    """Host -> the fork servers its tasks need that can be loaded before there is a plan. A host
+    without tasks gets all, as any task may move there."""
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
     for entry in request.layout.jobs:
@@ -274,8 +274,7 @@ def _loads(request: UpRequest, hosts: Iterable[str]) -> dict[str, tuple[Load, ..
         for task in entry.tasks:
             found.setdefault(request.layout.hosts[task].name, {})[first.preload] = None
     every = dict.fromkeys(load for loads in found.values() for load in loads)
-    kept = {} if request.file.is_elastic else found
-    return {host: tuple(kept.get(host, every)) for host in hosts}
+    return {host: tuple(found.get(host, every)) for host in hosts}
 
 
 def _passed(file: ClusterFile) -> dict[str, str]:
