@@ -1,5 +1,5 @@
 """Seconds from a host's being cut off to the next step of the training, beyond the lease: the
-digits on five hosts, with 1 ps, 2 workers and a spare slot, in each way to train.
+digits on five hosts, with 1 ps and 2 workers, in each way to train; one or two are spare.
 
     python benchmarks/lost_host.py [--times 5] [--lease 5] [--only async sync in-graph]
 

@@ -172,10 +172,10 @@ def _record_agents(folder: RunFolder, file: ClusterFile, started: Collection[str
 
 def _agents_of(file: ClusterFile) -> LiveAgents:
     keys = file.deadlines
-    more_s = LOGIN_S + keys.stop
+    more_s = LOGIN_S + file.lost_s
     hosts = tuple(host.name for host in file.hosts)
     return LiveAgents(
-        hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, keys.stop
+        hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, file.lost_s
     )
 
 

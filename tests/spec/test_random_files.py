@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from psclust.errors import ClusterFileError
@@ -92,6 +92,7 @@ def test_an_example_with_a_fault(path: Path, text: str) -> None:
 
 
 @given(st.text().map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary())
+@example(b"jobs: {worker: " + b"9" * 5000 + b"}")
 def test_any_bytes(path: Path, content: bytes) -> None:
     _is_read_or_refused(path, content)
 

@@ -29,7 +29,7 @@ PS, W0, W1, CHIEF, EVAL = (
     Task("chief", 0),
     Task("evaluator", 0),
 )
-LIMITS = Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None)
+LIMITS = Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None, lost_s=7)
 # The last output of a script that does not know a flag.
 USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=worker")
 

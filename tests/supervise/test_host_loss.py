@@ -76,8 +76,8 @@ def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_ta
 ) -> None:
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))))
     assert run.at(40.5, Exited(PS, -15), Exited(W0, -15)) == []
-    assert run.at(40 + LIMITS.stop_s - 0.1, Tick()) == []
-    assert run.at(40 + LIMITS.stop_s, Tick()) == ["start ps:0/2"]
+    assert run.at(40 + LIMITS.lost_s - 0.1, Tick()) == []
+    assert run.at(40 + LIMITS.lost_s, Tick()) == ["start ps:0/2"]
 
 
 def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have_ended() -> None:
@@ -92,7 +92,7 @@ def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have
 
 
 def test_a_long_wait_for_the_old_tasks_is_none_of_the_start_deadlines_business() -> None:
-    run = live(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start_s=5))
+    run = live(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start_s=5, lost_s=10))
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))), Exited(PS, -15))
     assert run.at(49.9, Tick()) == []
     assert run.at(50, Tick()) == ["start ps:0/2"]
