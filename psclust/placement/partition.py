@@ -70,6 +70,11 @@ def shard_name(name: str, index: int) -> str:
     return f"{name}/part_{index}"
 
 
+def shard_number(name: str) -> int:
+    """0 for `table/part_0`."""
+    return int(name.rpartition("_")[2])
+
+
 def shards(variable: Variable, how: Cut) -> tuple[Variable, ...]:
     """The shards of `variable`, in order."""
     return tuple(
@@ -79,6 +84,7 @@ def shards(variable: Variable, how: Cut) -> tuple[Variable, ...]:
             shape=how.shape(variable.shape, index),
             divisible=False,
             whole=variable.name,
+            shards=len(how.sizes),
         )
         for index in range(len(how.sizes))
     )

@@ -29,7 +29,8 @@ class Variable:
     trained: it gets a gradient. sparse: the gradient has some rows only (IndexedSlices); None:
     unknown. rows: how many rows a step touches in each replica, if the graph shows it. divisible:
     it may be partitioned (made with `get_variable`).
-    whole: the name of the variable that this one is a shard of.
+    whole: the name of the variable that this one is a shard of. shards: how many that has; 0 of a
+    whole one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Variable:
     rows: int | None = None
     divisible: bool = True
     whole: str | None = None
+    shards: int = 0
 
     @property
     def elements(self) -> int:

@@ -7,7 +7,8 @@ the data that one replica reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -102,8 +103,8 @@ class Model(Protocol):
     def parts(self) -> PartList | None:
         """Of the data to train on; None for a program that has not divided it."""
 
-    def part_dataset(self, part: Tensor) -> Dataset:
-        """The batches of one part."""
+    def part_input(self) -> AbstractContextManager[Callable[..., Dataset]]:
+        """The user's function, whose `part=` alone is not bound; to be called while this lasts."""
 
     def dataset(self, mode: str, shard: Shard) -> Dataset:
         """A dataset of batches."""

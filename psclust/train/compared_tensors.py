@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.train.user_errors import is_of_library
+from psclust.train.user_errors import is_of_library, is_of_psclust
 
 LOG = logging.getLogger(__name__)
 
@@ -84,10 +84,10 @@ def _place(frame: FrameType) -> str | None:
         return None
     name, found = code.co_name, frame
     if _GENERATED in code.co_filename:
-        # The line that gives the function to the dataset.
+        # The line that gives the function to the dataset, unless it has been converted, too.
         name = name.removeprefix("tf__")
-        while found.f_back is not None and (
-            _GENERATED in found.f_code.co_filename or is_of_library(found.f_code.co_filename)
-        ):
+        while _GENERATED in found.f_code.co_filename or is_of_library(found.f_code.co_filename):
+            if found.f_back is None or is_of_psclust(found.f_code.co_filename):
+                return name
             found = found.f_back
     return f"{Path(found.f_code.co_filename).name}:{found.f_lineno} ({name})"

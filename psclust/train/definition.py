@@ -4,9 +4,10 @@ training."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import Parameter
 from typing import Any, TypeVar
 
@@ -100,15 +101,16 @@ class Definition:
             once=config.at_most_once,
         )
 
-    def part_dataset(self, part: Tensor) -> Any:
-        offered = {"mode": ModeKeys.TRAIN, "params": dict(self.params or {}), "part": part}
+    @contextmanager
+    def part_input(self) -> Iterator[Callable[..., Any]]:
         if not _takes(self.input_fn, "part"):
             raise UsageError(
                 "the program has data_parts, and its input_fn takes no `part`: "
                 "write def input_fn(part, params) -> the batches of that part"
             )
+        offered = {"mode": ModeKeys.TRAIN, "params": dict(self.params or {})}
         with refusals("input_fn", ModeKeys.TRAIN), comparisons_noticed(self._compared):
-            return call_with(self.input_fn, **offered)
+            yield partial(self.input_fn, **_named(self.input_fn, offered))
 
     def dataset(self, mode: str, shard: Shard) -> Any:
         parts = self.parts if mode == ModeKeys.TRAIN else None
@@ -163,9 +165,7 @@ def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any
     """Calls `function` with the arguments of `offered` that it names (all, if it takes `**kwargs`);
     its other parameters, whatever their names, get `values` in order, as many as it has."""
     parameters = inspect.signature(function).parameters.values()
-    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
-        names = {parameter.name for parameter in parameters}
-        offered = {name: value for name, value in offered.items() if name in names}
+    offered = _named(function, offered)
     if any(
         parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY)
         for parameter in parameters
@@ -177,6 +177,11 @@ def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any
         if p.kind is Parameter.POSITIONAL_OR_KEYWORD and p.name not in offered
     ]
     return function(**dict(zip(free, values, strict=False)), **offered)
+
+
+def _named(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `offered` that `function` takes."""
+    return {name: value for name, value in offered.items() if _takes(function, name)}
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -36,7 +38,8 @@ _BEFORE = "before"
 """The job, in a session that moves variables, of ps that the cluster has no more."""
 _BLOCK = 1 << 25
 _AT_ONCE = 1 << 26
-"""Bytes that are on their way at a time, for each ps, in blocks."""
+"""Bytes that are on their way at a time, for each ps, in blocks, and in how many runs."""
+_RUNS = 2
 
 
 def _bytes(shape: Sequence[int], dtype: str) -> int:
@@ -169,8 +172,7 @@ class MovedVariables:
                 found = _read_layout(session, devices[0], home.before)
                 if found is None:
                     return False
-                for ops in self._copies(found.pieces, devices):
-                    session.run(ops)
+                self._copy_all(session, found.pieces, devices)
                 with tf.device(devices[0]):
                     emptied = _assign(_handle(LAYOUT, tf.string, (), home.before), "")
                 session.run(emptied)
@@ -200,10 +202,9 @@ class MovedVariables:
             config.cluster_def.job.remove(job)
         return devices, config
 
-    def _copies(self, found: Sequence[Piece], devices: Sequence[str]) -> Iterator[list[Operation]]:
-        """What gives the variables their values, for one run after another. A block of each comes
-        in turn, so that all ps send and receive."""
-        assert self._context.cluster is not None
+    def _copy_all(self, session: Session, found: Sequence[Piece], devices: Sequence[str]) -> None:
+        """Gives the variables their values. While one run copies blocks, the next one is built and
+        begun, so that no link is idle."""
         old: dict[str, list[Piece]] = {}
         for piece in found:
             old.setdefault(piece.whole, []).append(piece)
@@ -211,8 +212,23 @@ class MovedVariables:
         parts = [parts_of(new, old.get(new.whole, [])) for new in self._pieces]
         blocks = [[part for each in of for part in blocks_of(each)] for of in parts]
         large = [new for new, of in zip(self._pieces, blocks, strict=True) if len(of) > 1]
-        yield [self._empty(new) for new in large]
-        most = _AT_ONCE * self._context.cluster.count(PS)
+        session.run([self._empty(new) for new in large])
+        with ThreadPoolExecutor(_RUNS) as threads:
+            begun: deque[Future[Any]] = deque()
+            for ops in self._copies(blocks, devices):
+                if len(begun) == _RUNS:
+                    begun.popleft().result()
+                begun.append(threads.submit(session.run, ops))
+            for each in begun:
+                each.result()
+
+    def _copies(
+        self, blocks: Sequence[Sequence[Part]], devices: Sequence[str]
+    ) -> Iterator[list[Operation]]:
+        """For one run after another. blocks: of each new piece. One of each comes in turn, so that
+        all ps send and receive."""
+        assert self._context.cluster is not None
+        most = _AT_ONCE * self._context.cluster.count(PS) // _RUNS
         ops: list[Operation] = []
         size = 0
         for turn in zip_longest(*blocks):

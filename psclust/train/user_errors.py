@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,9 +29,10 @@ from psclust.train.session import is_lost_peer
 
 _PACKAGE, _SITE = Path(__file__).parents[1], Path(str(tf.__file__)).parents[1]
 # Frames in these folders are not the user's; psclust's examples count as user code.
+_OWN = tuple(f"{_PACKAGE / name}/" for name in ("train", "replication", "estimator", "runtime"))
 _LIBRARIES = (
     "<",
-    *(f"{_PACKAGE / name}/" for name in ("train", "replication", "estimator", "runtime")),
+    *_OWN,
     *(f"{_SITE / name}/" for name in ("tensorflow", "keras", "tf_keras")),
 )
 # No line of the user's creates the gradient of an op; its name contains the op's name.
@@ -47,6 +49,8 @@ _WHERE = re.compile(
 _MISSING = re.compile(
     r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)"
 )
+_CONVERTED = "in user code:"
+_CONVERTED_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (\S+)', re.MULTILINE)
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
 
 
@@ -56,22 +60,46 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
     shapes of its arguments."""
     try:
         yield
-    except (ValueError, TypeError) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, PsclustError) or not is_of_library(frames[-1].filename):
+    except (ValueError, TypeError, PsclustError) as error:
+        cause, place = unconverted(error)
+        if isinstance(error, PsclustError):
+            raise type(error)(cause) from error
+        if not _is_raised_by_library(error):
             raise
-        missing = _MISSING.match(str(error))
+        missing = _MISSING.match(cause)
         if missing:
             raise UsageError(
-                f"{function} asks for the variable {missing[1]}{_place(frames)}, which the first "
+                f"{function} asks for the variable {missing[1]}{place}, which the first "
                 f"tower does not have; {function} must create the same variables in every tower"
             ) from error
         given = (
             "" if features is None else f"; features: {_shown(features)}, labels: {_shown(labels)}"
         )
         raise UsageError(
-            f"{function} failed in mode {mode!r}{_place(frames)}: {_first_line(str(error))}{given}"
+            f"{function} failed in mode {mode!r}{place}: {_first_line(cause)}{given}"
         ) from error
+
+
+def unconverted(error: Exception) -> tuple[str, str]:
+    """(what an error says, the last line in the user's function as part of a sentence). Of one in a
+    function that AutoGraph has converted, such as one that a dataset maps, TensorFlow makes another
+    error of the same kind, which tells both in a text."""
+    text = str(error)
+    lines = list(_CONVERTED_LINE.finditer(text)) if text.startswith(_CONVERTED) else []
+    # After the line itself, and an empty one.
+    told = text[lines[-1].end() :].split("\n", 3)[3:] if lines else []
+    if not told:
+        return text, _place(traceback.extract_tb(error.__traceback__))
+    own = [line for line in lines if not is_of_library(line[1])]
+    kind, _, cause = textwrap.dedent(told[0]).partition(": ")
+    at = _at(own[-1][1], own[-1][2], own[-1][3].replace("None", "<lambda>")) if own else ""
+    return cause or kind, at
+
+
+def _is_raised_by_library(error: BaseException) -> bool:
+    while str(error).startswith(_CONVERTED) and error.__context__ is not None:
+        error = error.__context__
+    return is_of_library(traceback.extract_tb(error.__traceback__)[-1].filename)
 
 
 @contextmanager
@@ -172,7 +200,11 @@ def _place(frames: Iterable[Any]) -> str:
     Frames that called psclust do not count."""
     inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
     own = [frame for frame in inside if not is_of_library(frame.filename)]
-    return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""
+    return _at(own[-1].filename, own[-1].lineno, own[-1].name) if own else ""
+
+
+def _at(filename: str, line: object, function: str) -> str:
+    return f" at {Path(filename).name}:{line} ({function})"
 
 
 def show_from_the_user_on(
@@ -190,6 +222,10 @@ def show_from_the_user_on(
 def is_of_library(filename: str) -> bool:
     """Whether a file is of TensorFlow, Keras or psclust, and not the user's."""
     return filename.startswith(_LIBRARIES)
+
+
+def is_of_psclust(filename: str) -> bool:
+    return filename.startswith(_OWN)
 
 
 def _first_line(message: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,25 @@ def test_a_pinned_table_takes_all_its_shards_with_it() -> None:
     placed = place(pieces, 3, PlacementSettings(pin={"table": 2}))
     assert {ps for name, ps in placed.items() if name.startswith("table/")} == {2}
     assert place(pieces, 3, PlacementSettings(pin={"table/part_1": 1}))["table/part_1"] == 1
+
+
+@pytest.mark.parametrize("ps", [1, 2, 3, 4, 6])
+def test_twice_as_many_ps_take_half_of_a_table_from_each_and_move_nothing_else(ps: int) -> None:
+    rows, tables = 48, ["table", "other"]
+    there = []
+    for count in (ps, 2 * ps):
+        variables = [Variable("table", (rows, 4)), Variable("b", (4,)), Variable("other", (rows,))]
+        made = {name: Cut(0, (rows // count,) * count) for name in tables}
+        placed = place(partition(variables, made), count, PlacementSettings())
+        there.append(
+            [placed[f"{name}/part_{row * count // rows}"] for name in tables for row in range(rows)]
+        )
+    moved = Counter((before, after) for before, after in zip(*there, strict=True))
+    for number in range(ps):
+        stays, goes = sorted(after for before, after in moved if before == number)
+        assert stays == number < ps <= goes
+        assert moved[number, stays] == moved[number, goes] == len(there[0]) // ps // 2
+    assert len({after for _, after in moved}) == 2 * ps
 
 
 def test_a_pin_beyond_the_last_ps_is_told() -> None:

@@ -99,6 +99,18 @@ def test_large_variables_are_cut_and_their_shards_placed_like_any_other(how: str
 
 
 @HOWS
+def test_shards_are_where_the_table_of_the_plan_has_them(how: str) -> None:
+    policy = PlacementSettings(max_shard_bytes=1000)
+    devices = built(how, program(sizes), policy, ps=4)
+    rows = tabulate(dry_build(program(sizes)), 4, policy, workers=1).rows
+    names = [row.variable for row in rows if row.variable in devices]
+    assert [name for name in names if name.startswith("large/")] == [
+        f"large/part_{number}" for number in range(4)
+    ]
+    assert ps_of(devices, names) == [row.ps for row in rows if row.variable in devices]
+
+
+@HOWS
 @pytest.mark.parametrize(
     "policy",
     [

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
+from psclust.replication.input.batches import (
+    checked_dataset,
+    count_examples,
+    features_and_labels,
+    plain,
+)
 from psclust.replication.input.upcoming import Upcoming, first_part, upcoming_parts
 from psclust.replication.model import ModeKeys, Model, Shard
 from psclust.replication.tf_types import Dataset, Graph, Operation, Tensor, Tensors
@@ -143,17 +148,18 @@ def refuse_python_input(graph: Graph) -> None:
 
 
 def _divisible(dataset: Dataset, divisor: int) -> Dataset:
-    return dataset.filter(lambda *batch: tf.equal(count_examples(batch) % divisor, 0))
+    return dataset.filter(plain(lambda *batch: tf.equal(count_examples(batch) % divisor, 0)))
 
 
 def _as_large_as_the_first(dataset: Dataset) -> Dataset:
+    @plain
     def measured(first: Tensor, batch: Tensors) -> Tensors:
         examples = count_examples(batch)
         first = tf.where(first < 0, examples, first)
         return first, (batch, examples >= first)
 
-    kept = dataset.scan(tf.constant(-1, tf.int64), measured).filter(lambda batch, large: large)
-    return kept.map(lambda batch, large: batch)
+    kept = dataset.scan(tf.constant(-1, tf.int64), measured)
+    return kept.filter(plain(lambda batch, large: large)).map(plain(lambda batch, large: batch))
 
 
 def _in_groups(flagged: Dataset, dataset: Dataset, group: int) -> Dataset:
@@ -161,7 +167,7 @@ def _in_groups(flagged: Dataset, dataset: Dataset, group: int) -> Dataset:
     padding = tf.data.Dataset.zip((dataset.take(1).repeat(group - 1), _for_ever(0)))
     windows = flagged.window(group)
     return windows.flat_map(
-        lambda *window: tf.data.Dataset.zip(window).concatenate(padding).take(group)
+        plain(lambda *window: tf.data.Dataset.zip(window).concatenate(padding).take(group))
     )
 
 

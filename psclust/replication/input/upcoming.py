@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.input.batches import checked_dataset
+from psclust.replication.input.batches import checked_dataset, plain
 from psclust.replication.model import Model
 from psclust.replication.parts.part_list import PartList
 from psclust.replication.tf_types import Dataset, Operation, Tensor, Variable
@@ -42,6 +42,7 @@ def upcoming_parts(model: Model) -> tuple[Dataset, Upcoming]:
         rows = tf.compat.v1.placeholder(tf.int64, [None, 4], name="rows")
         written, ends = _table("rows", 4), _table("ends", 2)
 
+        @plain
         def part(number: Tensor) -> Tensor:
             found = _row(written, number)
             none = tf.constant(_NONE, tf.int64)
@@ -52,7 +53,7 @@ def upcoming_parts(model: Model) -> tuple[Dataset, Upcoming]:
                 return tf.where(is_there, found[2:], tf.stack([none, 0]))
 
         entries = tf.data.Dataset.range(tf.int64.max).map(part)
-        data = _batches(model, entries.take_while(lambda entry: entry[0] >= 0))
+        data = _batches(model, entries.take_while(plain(lambda entry: entry[0] >= 0)))
         last = _row(ends, life)
         ended = tf.where(tf.equal(last[0], life), last[1], tf.constant(_NONE, tf.int64))
         put = _write(written, rows[:, 1], rows)
@@ -90,20 +91,25 @@ def every_part(model: Model, parts: PartList, index: int, count: int) -> Dataset
     entries = tf.data.Dataset.range(len(parts.parts))
     if parts.shuffled:
         entries = entries.shuffle(len(parts.parts), parts.seed)
-    entries = entries.shard(count, index).map(lambda part: tf.stack([part, 0])).repeat(parts.epochs)
-    return _batches(model, entries).map(lambda batch, part: batch)
+    entries = entries.shard(count, index).map(plain(lambda part: tf.stack([part, 0])))
+    return _batches(model, entries.repeat(parts.epochs)).map(plain(lambda batch, part: batch))
 
 
 def _batches(model: Model, entries: Dataset) -> Dataset:
     assert model.parts is not None
     values = _values(model.parts)
+    with model.part_input() as read:
+        # AutoGraph converts this function, and so the user's, which may have an `if` of tensors.
+        return entries.flat_map(
+            lambda entry: _from(read(part=tf.gather(values, entry[0])), entry[0], entry[1])
+        )
 
-    def of(entry: Tensor) -> Dataset:
-        data = checked_dataset(model.part_dataset(tf.gather(values, entry[0])))
-        index = tf.data.Dataset.from_tensors(entry[0]).repeat()
-        return tf.data.Dataset.zip((data.skip(entry[1]), index))
 
-    return entries.flat_map(of)
+@plain
+def _from(data: Dataset, part: Tensor, skipped: Tensor) -> Dataset:
+    """Its batches without the first ones, each with the index of the part."""
+    index = tf.data.Dataset.from_tensors(part).repeat()
+    return tf.data.Dataset.zip((checked_dataset(data).skip(skipped), index))
 
 
 def _values(parts: PartList) -> Any:

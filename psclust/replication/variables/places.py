@@ -22,6 +22,7 @@ from psclust.placement.partition import Cut, shard_name
 from psclust.placement.place import place
 from psclust.placement.placement_settings import AUTO, NONE, PlacementSettings
 from psclust.placement.policies import ROUND_ROBIN
+from psclust.placement.round_robin import in_turn
 from psclust.replication.device_layout import Decided
 from psclust.replication.private_tensorflow import is_colocating, nodes_of_functions, set_device
 from psclust.replication.tf_types import Operation, Variable
@@ -82,11 +83,15 @@ class Places:
             return pinned
         if self._placed is None and not self._waits:
             self._count += 1
-            return (self._count - 1) % self._ps
+            return in_turn(self._count - 1, self._ps, name, self._shards_of(name))
         if self._placed is not None and name in self._placed:
             return self._placed[name]
         # A mutable hash table, or a variable that a later tower creates. Its name alone decides.
         return zlib.crc32(name.encode()) % self._ps
+
+    def _shards_of(self, name: str) -> int:
+        whole = self._wholes.get(name)
+        return 0 if whole is None else len(self._cuts[whole].sizes)
 
     def settle(
         self, variables: Callable[[], Sequence[variable.Variable]], whole: str | None
