@@ -40,18 +40,23 @@ _GRADIENT = re.compile(r"(?:.*/)?gradients(?:_\d+)?/(.+)_grad/[^/]+")
 # Nor of an op that gathers in place of the user's.
 _GATHER = re.compile(rf"(.+)/{OF_DISTINCT}(?:_\d+)?")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
+# Keras and AutoGraph tell an error again, in another one of the same kind.
+_OF_KERAS = "Exception encountered when calling .*"
+_CONVERTED = "in user code:"
+_TOLD_AGAIN = re.compile(rf"^{_OF_KERAS}|^{_CONVERTED}", re.MULTILINE)
 # The lines of a TensorFlow error that name a place instead of a cause.
 _WHERE = re.compile(
     r"Graph execution error:|=*|Detected at node.*|File \".*|Node: '.*|\[\[.*|From /job:.*"
     r"|\d+ root error\(s\) found\.|Original stack trace.*|[A-Z_]+: From /job:.*"
+    rf"|{_OF_KERAS}"
 )
 # The error of `get_variable` with reuse=True, with which psclust builds all towers but the first.
 _MISSING = re.compile(
     r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)"
 )
-_CONVERTED = "in user code:"
 _CONVERTED_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (\S+)', re.MULTILINE)
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
+_BOLD = re.compile(r"\x1b\[\d+m")
 
 
 @contextmanager
@@ -85,7 +90,7 @@ def unconverted(error: Exception) -> tuple[str, str]:
     function that AutoGraph has converted, such as one that a dataset maps, TensorFlow makes another
     error of the same kind, which tells both in a text."""
     text = str(error)
-    lines = list(_CONVERTED_LINE.finditer(text)) if text.startswith(_CONVERTED) else []
+    lines = list(_CONVERTED_LINE.finditer(text)) if _CONVERTED in text else []
     # After the line itself, and an empty one.
     told = text[lines[-1].end() :].split("\n", 3)[3:] if lines else []
     if not told:
@@ -97,7 +102,7 @@ def unconverted(error: Exception) -> tuple[str, str]:
 
 
 def _is_raised_by_library(error: BaseException) -> bool:
-    while str(error).startswith(_CONVERTED) and error.__context__ is not None:
+    while _TOLD_AGAIN.search(str(error)) and error.__context__ is not None:
         error = error.__context__
     return is_of_library(traceback.extract_tb(error.__traceback__)[-1].filename)
 
@@ -229,7 +234,7 @@ def is_of_psclust(filename: str) -> bool:
 
 
 def _first_line(message: str) -> str:
-    lines = [line.strip() for line in message.splitlines()]
+    lines = [line.strip() for line in _BOLD.sub("", message).splitlines()]
     causes = [line for line in lines if not _WHERE.fullmatch(line)]
     return _LABEL.sub("", causes[0]) if causes else message
 

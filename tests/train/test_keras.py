@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,37 @@ def test_variables_not_made_by_get_variable_are_evaluated_from_the_checkpoint(
     dense = {"dense/bias", "dense/kernel", "dense_1/bias", "dense_1/kernel"}
     assert names == (dense if variables == "keras" else {"scale"})
     assert program.evaluate(trained.model_dir).step == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("legacy", ["0", "1"])
+@pytest.mark.parametrize(
+    ("program", "exit_code", "says"),
+    [
+        (
+            "keras",
+            2,
+            r"model_fn failed in mode 'train' at bad_layers\.py:\d+ \(model_fn\): .*5, 2.*",
+        ),
+        (
+            "own",
+            2,
+            r"model_fn failed .* at bad_layers\.py:\d+ \(call\): Dimensions must be equal.*",
+        ),
+        ("refuses", 1, r"Traceback[^$]*not this input[^$]*"),
+    ],
+)
+def test_a_mistake_in_a_layer_is_one_sentence_with_its_cause(
+    legacy: str, program: str, exit_code: int, says: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "psclust.train", f"bad_layers:{program}"],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "TF_USE_LEGACY_KERAS": legacy, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == exit_code, done.stderr
+    said = [line for line in done.stderr.splitlines() if not line.startswith(("WARNING", "E0000"))]
+    assert re.fullmatch(says, "\n".join(said)), done.stderr
