@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.train.user_errors import is_of_library, is_of_psclust
+from psclust.train.user_errors import GENERATED, is_of_library, is_of_psclust, is_of_user
 
 LOG = logging.getLogger(__name__)
 
 _KINDS = (tf.Tensor, tf.Variable, tf.RaggedTensor)
 _OPERATORS = {"__eq__": ("==", "tf.equal"), "__ne__": ("!=", "tf.not_equal")}
-# What TensorFlow runs in place of a function that a dataset maps.
-_GENERATED = "__autograph_generated_file"
 
 
 @contextmanager
@@ -83,10 +81,10 @@ def _place(frame: FrameType) -> str | None:
     if dis.opname[code.co_code[frame.f_lasti]] != "COMPARE_OP" or is_of_library(code.co_filename):
         return None
     name, found = code.co_name, frame
-    if _GENERATED in code.co_filename:
+    if GENERATED in code.co_filename:
         # The line that gives the function to the dataset, unless it has been converted, too.
         name = name.removeprefix("tf__")
-        while _GENERATED in found.f_code.co_filename or is_of_library(found.f_code.co_filename):
+        while not is_of_user(found.f_code.co_filename):
             if found.f_back is None or is_of_psclust(found.f_code.co_filename):
                 return name
             found = found.f_back

@@ -54,8 +54,26 @@ _WHERE = re.compile(
 _MISSING = re.compile(
     r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)"
 )
-_CONVERTED_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (\S+)', re.MULTILINE)
+_FILE_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (\S+)', re.MULTILINE)
+# The op that reads a batch.
+_NEXT = "IteratorGetNext"
+# The errors of steps that may be the fault of the data.
+_OF_DATA = (
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.DataLossError,
+    tf.errors.UnknownError,
+)
+_HINT = "look at the shapes and values of the batches"
+_HINTS = {
+    tf.errors.NotFoundError: "each worker reads its data on its own host",
+    tf.errors.PermissionDeniedError: "each worker reads its data on its own host",
+    tf.errors.DataLossError: "the file is damaged, or of another kind or compression",
+}
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
+# What TensorFlow runs in place of a function that a dataset maps.
+GENERATED = "__autograph_generated_file"
 _BOLD = re.compile(r"\x1b\[\d+m")
 
 
@@ -90,12 +108,12 @@ def unconverted(error: Exception) -> tuple[str, str]:
     function that AutoGraph has converted, such as one that a dataset maps, TensorFlow makes another
     error of the same kind, which tells both in a text."""
     text = str(error)
-    lines = list(_CONVERTED_LINE.finditer(text)) if _CONVERTED in text else []
+    lines = list(_FILE_LINE.finditer(text)) if _CONVERTED in text else []
     # After the line itself, and an empty one.
     told = text[lines[-1].end() :].split("\n", 3)[3:] if lines else []
     if not told:
         return text, _place(traceback.extract_tb(error.__traceback__))
-    own = [line for line in lines if not is_of_library(line[1])]
+    own = [line for line in lines if is_of_user(line[1])]
     kind, _, cause = textwrap.dedent(told[0]).partition(": ")
     at = _at(own[-1][1], own[-1][2], own[-1][3].replace("None", "<lambda>")) if own else ""
     return cause or kind, at
@@ -115,7 +133,7 @@ def explained(graph: Any) -> Iterator[None]:
     errors pass."""
     try:
         yield
-    except tf.errors.InvalidArgumentError as error:
+    except _OF_DATA as error:
         if is_lost_peer(error):
             raise
         if EARLIER_CHIEF in str(error.message):
@@ -123,12 +141,12 @@ def explained(graph: Any) -> Iterator[None]:
                 "another chief has taken over this training while this one did not answer; "
                 "this one ends, and changes nothing more"
             ) from error
-        raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
-    except tf.errors.NotFoundError as error:
-        missing = kernels.missing(error)
-        if missing is None:
+        missing = kernels.missing(error) if isinstance(error, tf.errors.NotFoundError) else None
+        if missing is not None:
+            raise missing from error
+        if not isinstance(error, tf.errors.InvalidArgumentError) and not _is_of_input(error):
             raise
-        raise missing from error
+        raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
     except tf.errors.UnimplementedError as error:
         blocked = unreachable(error)
         if blocked is None:
@@ -152,12 +170,18 @@ def _sentence(error: Any, graph: Any) -> str:
         else next(iter(_NODE.findall(message)), "")
     )
     name, frames = _origin(name, graph)
-    function = "input_fn" if "IteratorGetNext" in name else "model_fn"
-    failure = (
-        f"{function} failed on its data in {name or 'a step'}{_place(frames)}: "
-        f"{_first_line(message)}"
-    )
-    return f"{failure}; look at the shapes and values of the batches"
+    function = "input_fn" if _is_of_input(error) else "model_fn"
+    # Of Python code in a dataset; before that are the lines that made the op.
+    lines = _FILE_LINE.finditer(message.rpartition("\nNode: ")[2])
+    python = [line for line in lines if is_of_user(line[1])]
+    place = _at(*python[-1].groups()) if python else _place(frames)
+    op = "" if name.endswith(_NEXT) else f" in {name or 'a step'}"
+    hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), _HINT)
+    return f"{function} failed on its data{op}{place}: {_first_line(message)}; {hint}"
+
+
+def _is_of_input(error: Any) -> bool:
+    return _NEXT in str(error.message)
 
 
 def _origin(name: str, graph: Any) -> tuple[str, Sequence[Any]]:
@@ -227,6 +251,11 @@ def show_from_the_user_on(
 def is_of_library(filename: str) -> bool:
     """Whether a file is of TensorFlow, Keras or psclust, and not the user's."""
     return filename.startswith(_LIBRARIES)
+
+
+def is_of_user(filename: str) -> bool:
+    """Whether it is a file that the user has written; no one that AutoGraph makes."""
+    return not is_of_library(filename) and GENERATED not in filename
 
 
 def is_of_psclust(filename: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import bad_data
 import bad_inputs
 import numpy as np
 import pytest
@@ -151,6 +152,37 @@ def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_u
         ModelError, match=place + r": indices\[\d\] = 300 is not in \[0, 300\); look at .*"
     ):
         train_here(program, "in-graph", sync=True, here=True)
+
+
+UNREADABLE = {
+    "no file": "/no/such/file; No such file or directory; each worker reads its data on its own .*",
+    "another kind of file": r"corrupted record at 0 .*; the file is damaged, or of another kind .*",
+    "a generator that fails": r"ValueError: bad line 17; look at .*",
+    "a record that is none": r".*Could not parse example input, value: 'no example'; look at .*",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_data_that_cannot_be_read_is_one_sentence(train_here: Train, name: str) -> None:
+    place = (
+        r" in PyFunc at bad_data\.py:20 \(_generated\)" if "generator" in name else r"( in \S+)?"
+    )
+    with pytest.raises(ModelError) as caught:
+        train_here(bad_data.made(name))
+    assert re.fullmatch(
+        f"input_fn failed on its data{place}: {UNREADABLE[name]}", str(caught.value)
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("replication", ["between-graph", *longer("in-graph")])
+def test_a_file_that_a_worker_lacks_is_one_sentence(processes: Start, replication: str) -> None:
+    cluster = processes(replication, False, "bad_data:no_file", ps=1)
+    client = "worker:0" if replication == "between-graph" else "client:0"
+    code = wait_until(lambda: cluster.clients[client].exitcode, what=f"the end of {client}")
+    assert code == ModelError.exit_code
+    assert f"input_fn failed on its data: {UNREADABLE['no file'][:40]}" in cluster.log(client)
+    assert "Traceback" not in cluster.log(client)
 
 
 @pytest.mark.process
