@@ -84,10 +84,10 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
     try:
         yield
     except (ValueError, TypeError, PsclustError) as error:
-        cause, place = unconverted(error)
-        if isinstance(error, PsclustError):
+        cause, place = _unconverted(error)
+        if isinstance(error, PsclustError) and cause != str(error):
             raise type(error)(cause) from error
-        if not _is_raised_by_library(error):
+        if isinstance(error, PsclustError) or not _is_raised_by_library(error):
             raise
         missing = _MISSING.match(cause)
         if missing:
@@ -103,7 +103,7 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
         ) from error
 
 
-def unconverted(error: Exception) -> tuple[str, str]:
+def _unconverted(error: Exception) -> tuple[str, str]:
     """(what an error says, the last line in the user's function as part of a sentence). Of one in a
     function that AutoGraph has converted, such as one that a dataset maps, TensorFlow makes another
     error of the same kind, which tells both in a text."""
