@@ -84,9 +84,8 @@ def find_tasks(
         )
         if not found or not set(found) <= set(there):
             others = f"; there are runs of {', '.join(known)}" if word in plain else ""
-            raise UsageError(
-                f"{word}: {cluster.name} has no such task; it has {', '.join(there)}{others}."
-            )
+            has = ", ".join(there) or "none, as it ended before they started"
+            raise UsageError(f"{word}: {cluster.name} has no such task; it has {has}{others}.")
         wanted.update(dict.fromkeys(found))
     return cluster, status, list(wanted)
 

@@ -144,6 +144,12 @@ def test_restart_gives_a_task_a_new_attempt(patient: CommandBed) -> None:
     patient.run("down")
 
 
+def test_a_run_that_ended_before_its_tasks_started_has_none(bed: CommandBed) -> None:
+    bed.fails(3, "up", "-H", "no-such-host.invalid")
+    said = bed.fails(2, "logs", "worker:1")
+    assert "bed has no such task; it has none, as it ended before they started." in said
+
+
 def test_verbs_without_a_run_say_so(bed: CommandBed) -> None:
     for verb in ("ps", "down", "logs", "why"):
         said = bed.fails_here(2, verb)
