@@ -26,3 +26,12 @@ def install() -> None:
     for module in modules:
         if not hasattr(module, "estimator"):
             module.estimator = sys.modules[__name__]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    raise AttributeError(
+        f"psclust's tf.estimator has {', '.join(__all__[:3])}, but no {name}; what an Estimator "
+        "did is psclust.Program(model_fn, input_fn) with a TrainConfig, and `psclust up`"
+    )

@@ -29,6 +29,17 @@ def test_the_old_names_are_where_an_old_model_function_looks_for_them() -> None:
     assert spec._replace(loss=2.0).loss == 2.0
 
 
+def test_an_estimator_itself_is_named_with_what_takes_its_place() -> None:
+    psclust.estimator.install()
+    with pytest.raises(
+        AttributeError,
+        match=r"^psclust's tf\.estimator has EstimatorSpec, .*, but no "
+        r"RunConfig; what an Estimator did is psclust\.Program\(",
+    ):
+        _ = tf.estimator.RunConfig
+    assert not hasattr(tf.estimator, "__wrapped__")
+
+
 def test_an_old_model_function_trains_evaluates_and_predicts(tmp_path: Path) -> None:
     program = old_program.program
     assert program.train(tmp_path) == 80
