@@ -263,5 +263,10 @@ def system_reason(error: Exception) -> str | None:
     known = {os.strerror(number) for number in errno.errorcode}
     ends = [line.rpartition("; ")[2].strip() for line in str(error).splitlines()]
     reason = next((end for end in ends if end in known), None)
-    elsewhere = _ELSEWHERE.search(str(error))
-    return f"{reason} on {elsewhere[1]}:{elsewhere[2]}" if reason and elsewhere else reason
+    return f"{reason}{elsewhere(error)}" if reason else None
+
+
+def elsewhere(error: Exception) -> str:
+    """` on worker:1` if TensorFlow names a task as the place of an error, else nothing."""
+    found = _ELSEWHERE.search(str(error))
+    return f" on {found[1]}:{found[2]}" if found else ""

@@ -25,7 +25,7 @@ from psclust.replication.passes.pulls import OF_DISTINCT
 from psclust.replication.sync.stream_ops import EARLIER_CHIEF
 from psclust.replication.wire.own_wire import inputs_of, unreachable
 from psclust.train.nan_guard import gradients_error
-from psclust.train.session import is_lost_peer
+from psclust.train.session import elsewhere, is_lost_peer
 
 _PACKAGE, _SITE = Path(__file__).parents[1], Path(str(tf.__file__)).parents[1]
 # Frames in these folders are not the user's; psclust's examples count as user code.
@@ -67,8 +67,8 @@ _OF_DATA = (
 )
 _HINT = "look at the shapes and values of the batches"
 _HINTS = {
-    tf.errors.NotFoundError: "each worker reads its data on its own host",
-    tf.errors.PermissionDeniedError: "each worker reads its data on its own host",
+    tf.errors.NotFoundError: "a task reads its data on its own host",
+    tf.errors.PermissionDeniedError: "a task reads its data on its own host",
     tf.errors.DataLossError: "the file is damaged, or of another kind or compression",
 }
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
@@ -177,7 +177,8 @@ def _sentence(error: Any, graph: Any) -> str:
     place = _at(*python[-1].groups()) if python else _place(frames)
     op = "" if name.endswith(_NEXT) else f" in {name or 'a step'}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), _HINT)
-    return f"{function} failed on its data{op}{place}: {_first_line(message)}; {hint}"
+    where = elsewhere(error) if _is_of_input(error) else ""
+    return f"{function} failed on its data{op}{place}{where}: {_first_line(message)}; {hint}"
 
 
 def _is_of_input(error: Any) -> bool:
