@@ -62,17 +62,17 @@ def _runtimes() -> str:
 def _build(folder: Path) -> None:
     """psclust with libraries that are checked."""
     shutil.copytree(PACKAGE, folder / "psclust", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "README.md"):
+        shutil.copy(PACKAGE.parent / name, folder)
     native = folder / "psclust" / "native"
-    for name, sources in {
-        "_server_shim": [native / "server_shim.c"],
-        "_kernels": [file for file in native.glob("*.c") if file.stem != "server_shim"],
-    }.items():
-        for built in native.glob(f"{name}*.so"):
-            built.unlink()
-        flags = ["-g", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread"]
-        flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-        library = native / f"{name}.abi3.so"
-        subprocess.run(["gcc", *flags, "-o", library, *sources, "-ldl"], check=True)
+    for built in native.glob("*.so"):
+        built.unlink()
+    checks = "-fsanitize=address,undefined -fno-sanitize-recover=all"
+    env = {**os.environ, "CC": "gcc", "CFLAGS": f"-g {checks}", "LDFLAGS": checks}
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    libraries = {path.name.partition(".")[0] for path in native.glob("*.so")}
+    assert libraries == {"_server_shim", "_kernels", "_tls"}, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
