@@ -3,12 +3,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A run ends within a second of the news; more than these are not cancelled meanwhile. */
-enum { LAST = 64 };
+/* LAST: a run ends within a second of the news; more than these are not cancelled meanwhile.
+ * UNTOLD_MS: TensorFlow ends most runs by itself, with the error for which it cancelled them, such
+ * as the end of the data; from a part that is told before, it would hear of a cancelled run
+ * instead. */
+enum { LAST = 64, UNTOLD_MS = 3000 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the rest, but for `noted` */
 static atomic_uint noted;
-static int64_t steps[LAST], untold[LAST];
+static int64_t steps[LAST], untold[LAST], since_ms[LAST];
 static unsigned first_untold, end_untold;
 
 static int is_among_the_last(int64_t step) {
@@ -24,8 +27,10 @@ void note_cancelled(int64_t step, int own) {
     if (!is_among_the_last(step)) {
         steps[noted % LAST] = step;
         noted++;
-        if (own && end_untold - first_untold < LAST)
+        if (own && end_untold - first_untold < LAST) {
+            since_ms[end_untold % LAST] = now_ms();
             untold[end_untold++ % LAST] = step;
+        }
     }
     pthread_mutex_unlock(&lock);
 }
@@ -43,7 +48,7 @@ int was_cancelled(int64_t step) {
 int take_untold(int64_t *step) {
     int found;
     pthread_mutex_lock(&lock);
-    found = first_untold != end_untold;
+    found = first_untold != end_untold && now_ms() - since_ms[first_untold % LAST] >= UNTOLD_MS;
     if (found)
         *step = untold[first_untold++ % LAST];
     pthread_mutex_unlock(&lock);

@@ -12,7 +12,7 @@ INTERNAL void note_cancelled(int64_t step, int own);
 /* Of the last ones. */
 INTERNAL int was_cancelled(int64_t step);
 
-/* Takes one that others are to be told of; 0: there is none. */
+/* Takes one that others are to be told of by now; 0: there is none. */
 INTERNAL int take_untold(int64_t *step);
 
 #endif
