@@ -134,6 +134,9 @@ def explained(graph: Any) -> Iterator[None]:
     try:
         yield
     except _OF_DATA as error:
+        missing = kernels.missing(error) if isinstance(error, tf.errors.NotFoundError) else None
+        if missing is not None:
+            raise missing from error
         if is_lost_peer(error):
             raise
         if EARLIER_CHIEF in str(error.message):
@@ -141,9 +144,6 @@ def explained(graph: Any) -> Iterator[None]:
                 "another chief has taken over this training while this one did not answer; "
                 "this one ends, and changes nothing more"
             ) from error
-        missing = kernels.missing(error) if isinstance(error, tf.errors.NotFoundError) else None
-        if missing is not None:
-            raise missing from error
         if not isinstance(error, tf.errors.InvalidArgumentError) and not _is_of_input(error):
             raise
         raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
