@@ -35,7 +35,7 @@ def chaos(*arguments: str) -> str:
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("number", [1, 3, 4])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.long), 3, 4])
 def test_a_run_with_drawn_faults_keeps_its_promises(number: int) -> None:
     assert " 0 runs with a violation" in chaos("--seed", "1", "--case", str(number))
 

@@ -120,7 +120,7 @@ def test_a_host_that_joins_as_a_spare_changes_no_task(far: CommandBed, hosts: Ho
     far.done("down")
 
 
-@pytest.mark.parametrize("update", ["--async", "--sync"])
+@pytest.mark.parametrize("update", ["--async", pytest.param("--sync", marks=pytest.mark.long)])
 def test_workers_of_a_host_that_joins_train_with_the_others(
     far: CommandBed, hosts: HostBed, update: str
 ) -> None:

@@ -28,7 +28,9 @@ def _strangers(bed: CommandBed) -> dict[str, int]:
 
 
 @isolated
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize(
+    "replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"]
+)
 def test_every_port_of_every_host_is_closed_to_other_machines(
     far: CommandBed, hosts: HostBed, replication: str
 ) -> None:
