@@ -83,12 +83,15 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
     shapes of its arguments."""
     try:
         yield
-    except (ValueError, TypeError, PsclustError) as error:
-        cause, place = _unconverted(error)
-        if isinstance(error, PsclustError) and cause != str(error):
-            raise type(error)(cause) from error
-        if isinstance(error, PsclustError) or not _is_raised_by_library(error):
+    except PsclustError as error:
+        cause, _ = _unconverted(error)
+        if cause == str(error):
             raise
+        raise type(error)(cause) from error
+    except (ValueError, TypeError) as error:
+        if not _is_raised_by_library(error):
+            raise
+        cause, place = _unconverted(error)
         missing = _MISSING.match(cause)
         if missing:
             raise UsageError(
@@ -255,7 +258,7 @@ def is_of_library(filename: str) -> bool:
 
 
 def is_of_user(filename: str) -> bool:
-    """Whether it is a file that the user has written; no one that AutoGraph makes."""
+    """Whether the user has written it, and not AutoGraph."""
     return not is_of_library(filename) and GENERATED not in filename
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+import mapped
 import tensorflow as tf
-import toys
-
-import psclust
 
 
 def _records(path: str) -> tf.data.Dataset:
@@ -36,15 +33,4 @@ INPUTS = {
 }
 
 
-def _model(features: Any, mode: str) -> psclust.EstimatorSpec:
-    weight = toys.zeros("weight", [])
-    return psclust.EstimatorSpec(mode, loss=weight * tf.reduce_mean(tf.cast(features, tf.float32)))
-
-
-def made(name: str) -> psclust.Program:
-    return psclust.Program(
-        _model, INPUTS[name], lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)
-    )
-
-
-no_file = made("no file")
+no_file = mapped.program(INPUTS["no file"], parts=False)

@@ -101,12 +101,12 @@ def _batches(model: Model, entries: Dataset) -> Dataset:
     with model.part_input() as read:
         # AutoGraph converts this function, and so the user's, which may have an `if` of tensors.
         return entries.flat_map(
-            lambda entry: _from(read(part=tf.gather(values, entry[0])), entry[0], entry[1])
+            lambda entry: _with_index(read(part=tf.gather(values, entry[0])), entry[0], entry[1])
         )
 
 
 @plain
-def _from(data: Dataset, part: Tensor, skipped: Tensor) -> Dataset:
+def _with_index(data: Dataset, part: Tensor, skipped: Tensor) -> Dataset:
     """Its batches without the first ones, each with the index of the part."""
     index = tf.data.Dataset.from_tensors(part).repeat()
     return tf.data.Dataset.zip((checked_dataset(data).skip(skipped), index))
