@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -20,14 +21,22 @@ def end_when_threads_fail() -> None:
     of a queue, from which another thread takes."""
     reports: SimpleQueue[Any] = SimpleQueue()
     before = sys.unraisablehook
-    Thread(target=_watch, args=(reports, before), name="failed-threads", daemon=True).start()
+    watch = Thread(target=_watch, args=(reports, before), name="failed-threads", daemon=True)
+    watch.start()
     sys.unraisablehook = reports.put
     os.register_at_fork(after_in_child=lambda: setattr(sys, "unraisablehook", before))
 
+    def end() -> None:
+        """Python would end the thread in the middle of a report."""
+        sys.unraisablehook = before
+        reports.put(None)
+        watch.join()
+
+    atexit.register(end)
+
 
 def _watch(reports: SimpleQueue[Any], otherwise: Any) -> None:
-    while True:
-        report = reports.get()
+    while (report := reports.get()) is not None:
         if report.exc_type is MemoryError and _is_bootstrap(report.object):
             os.write(2, _TEXT)
             os.kill(os.getpid(), signal.SIGKILL)

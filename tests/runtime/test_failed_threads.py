@@ -59,3 +59,14 @@ def test_other_reports_are_printed_here_and_in_a_forked_process() -> None:
     assert done.returncode == 0
     assert done.stdout == "started\n"
     assert done.stderr.count("of another kind") == 2
+
+
+def test_reports_are_whole_when_the_process_ends() -> None:
+    done = run("""
+class Broken:
+    def __del__(self):
+        raise ValueError("of a value")
+for _ in range(300):
+    Broken()
+""")
+    assert done.stderr.count("ValueError: of a value\n") == 300
