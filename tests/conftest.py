@@ -41,7 +41,7 @@ for _name in [
 _EXAMPLES = os.environ.get("PSCLUST_EXAMPLES")
 settings.register_profile(
     "psclust",
-    max_examples=int(_EXAMPLES or 200),
+    max_examples=int(_EXAMPLES or 100),
     derandomize=_EXAMPLES is None,
     deadline=None,
     database=None,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -35,7 +36,7 @@ def chaos(*arguments: str) -> str:
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.long), 3, 4])
+@pytest.mark.parametrize("number", [*longer(1, 3), 4])
 def test_a_run_with_drawn_faults_keeps_its_promises(number: int) -> None:
     assert " 0 runs with a violation" in chaos("--seed", "1", "--case", str(number))
 

@@ -77,6 +77,7 @@ def _goes_on(far: CommandBed, task: str) -> None:
     wait_until(lambda: far.log(task).count("step ") > said + 3, what="more steps")
 
 
+@pytest.mark.long
 def test_in_the_open_tasks_have_the_addresses_of_their_hosts(
     far: CommandBed, hosts: HostBed
 ) -> None:
@@ -99,7 +100,7 @@ WAYS = [
 
 
 @isolated
-@pytest.mark.parametrize("way", [*WAYS, "script.py"])
+@pytest.mark.parametrize("way", [*WAYS, pytest.param("script.py", marks=pytest.mark.long)])
 def test_nothing_of_it_can_be_read_on_the_way(far: CommandBed, hosts: HostBed, way: str) -> None:
     far.write("marked.py", MARKED)
     far.write("script.py", MARKED_SCRIPT)
@@ -154,7 +155,7 @@ def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
 def test_bare_servers_are_dialled_on_the_machine_that_called_up(
     far: CommandBed, hosts: HostBed
 ) -> None:
-    said = far.done("up", "-d", "-H", hosts.names, *typed("--ps 2 --workers 2"))
+    said = far.done("up", "-d", "-H", "h1,h2", *typed("--ps 2 --workers 2"))
     target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
     assert target.startswith("grpc://127.0.0.1:")
     client = subprocess.run(

@@ -48,7 +48,7 @@ def _grows_and_shrinks(run: Growing, way: str) -> None:
     assert set(run.used()) == {run.epochs}
 
 
-@in_ways("between-graph --async")
+@in_ways()
 def test_the_variables_move_to_more_and_to_fewer_ps_while_the_servers_live_on(
     bed: CommandBed, way: str
 ) -> None:

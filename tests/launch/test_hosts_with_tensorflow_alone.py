@@ -107,7 +107,7 @@ def test_doctor_finds_no_problem(bare: CommandBed) -> None:
     ("replication", "update"),
     [
         pytest.param("in-graph", "--async", marks=pytest.mark.long),
-        ("between-graph", "--sync"),
+        pytest.param("between-graph", "--sync", marks=pytest.mark.long),
         pytest.param("in-graph", "--sync", marks=pytest.mark.long),
         pytest.param("between-graph", "--async", marks=pytest.mark.long),
     ],

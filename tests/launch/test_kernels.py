@@ -8,6 +8,7 @@ import re
 import pytest
 
 from beds.command import CommandBed
+from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -47,31 +48,20 @@ if os.path.exists("without"):
 @pytest.mark.parametrize(
     ("replication", "update", "wire_dtype", "ps", "worker", "used", "lacking"),
     [
-        ("between-graph", "async", "int8", "", "", INT8, ""),
-        ("between-graph", "sync", "int8", "", "", INT8, ""),
-        ("in-graph", "sync", "int8", "", "", INT8, ""),
-        ("in-graph", "sync", "float32", "", "", "", ""),
         ("between-graph", "sync", "float32", "", "", "", ""),
         ("between-graph", "async", "int8", "server: python", "", INT8, ""),
-        ("between-graph", "async", "int8", WITHOUT, "", "", "ps:"),
-        ("between-graph", "sync", "float32", WITHOUT, "", "", "ps:"),
+        ("between-graph", "sync", "int8", WITHOUT, "", "", "ps:"),
         ("in-graph", "sync", "int8", "", WITHOUT, "", "worker:"),
-        pytest.param(
-            "between-graph", "sync", "int8", WITHOUT, "", "", "ps:", marks=pytest.mark.long
-        ),
-        pytest.param("in-graph", "sync", "float32", WITHOUT, "", "", "ps:", marks=pytest.mark.long),
-        pytest.param(
-            "between-graph", "async", "int8", "", WITHOUT, "", "worker:0", marks=pytest.mark.long
-        ),
-        pytest.param(
-            "between-graph",
-            "async",
-            "int8",
-            f"server: python, {WITHOUT}",
-            "",
-            "",
-            "ps:",
-            marks=pytest.mark.long,
+        *longer(
+            ("between-graph", "async", "int8", "", "", INT8, ""),
+            ("between-graph", "sync", "int8", "", "", INT8, ""),
+            ("in-graph", "sync", "int8", "", "", INT8, ""),
+            ("in-graph", "sync", "float32", "", "", "", ""),
+            ("between-graph", "async", "int8", WITHOUT, "", "", "ps:"),
+            ("between-graph", "sync", "float32", WITHOUT, "", "", "ps:"),
+            ("in-graph", "sync", "float32", WITHOUT, "", "", "ps:"),
+            ("between-graph", "async", "int8", "", WITHOUT, "", "worker:0"),
+            ("between-graph", "async", "int8", f"server: python, {WITHOUT}", "", "", "ps:"),
         ),
     ],
 )

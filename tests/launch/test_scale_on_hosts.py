@@ -51,7 +51,7 @@ def there(far: CommandBed) -> dict[str, TaskStatus]:
     return {task.task: task for task in far.status().tasks}
 
 
-@pytest.mark.parametrize("keys", ["", "encrypt: false\n"])
+@pytest.mark.parametrize("keys", ["", pytest.param("encrypt: false\n", marks=pytest.mark.long)])
 def test_workers_join_on_free_slots_and_leave(far: CommandBed, hosts: HostBed, keys: str) -> None:
     elastic(far, "h1:2,h2:2,h3:1", keys)
     before = there(far)
@@ -70,6 +70,7 @@ def test_workers_join_on_free_slots_and_leave(far: CommandBed, hosts: HostBed, k
     assert far.wait_for_end().ok
 
 
+@pytest.mark.long
 def test_a_training_on_hosts_goes_on_with_other_counts(far: CommandBed, hosts: HostBed) -> None:
     how = typed(f"--ps 1 --workers 2 {DIGITS} --set data_dir={far.folder}/digits")
     model = ["--model-dir", f"{far.folder}/model", "--set", "epochs=100000"]

@@ -12,6 +12,7 @@ import pytest
 
 from beds.command import CommandBed, typed
 from beds.hosts import host_bed
+from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -40,7 +41,7 @@ NOT_USED = "TensorFlow's wire is used, which takes more time and CPU: for psclus
 
 @pytest.mark.parametrize(
     ("replication", "update"),
-    [("between-graph", "async"), ("between-graph", "sync"), ("in-graph", "sync")],
+    [("between-graph", "async"), *longer(("between-graph", "sync"), ("in-graph", "sync"))],
 )
 def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(
     bed: CommandBed, replication: str, update: str

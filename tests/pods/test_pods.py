@@ -84,9 +84,8 @@ def test_the_digits_train_on_kubernetes_and_every_pod_ends(
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    "lost", [False, pytest.param(True, marks=pytest.mark.long)], ids=["drained", "lost"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("lost", [False, True], ids=["drained", "lost"])
 def test_clients_find_a_ps_again_that_came_back_at_another_address(
     tmp_path: Path, claim: Path, lost: bool
 ) -> None:

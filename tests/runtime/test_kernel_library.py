@@ -148,6 +148,7 @@ def test_where_no_result_can_be_kept_they_are_off(cache: Path, other: Path, tmp_
     assert to_load(other) == (False, None)
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.tensorflow
 def test_the_self_test_finds_what_fits(cache: Path) -> None:

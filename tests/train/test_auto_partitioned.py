@@ -11,10 +11,11 @@ import pytest
 import tensorflow as tf
 import toys
 from trained import near
-from ways import Train, longer, ways
+from ways import Train, replications, ways
 
 import psclust
 from beds.graphs import build
+from beds.tiers import longer
 from psclust.placement.partition import Cut
 from psclust.placement.placement_settings import NONE, PlacementSettings
 from psclust.replication.device_layout import Decided
@@ -103,7 +104,7 @@ def test_an_error_of_the_models_own_is_its_own_and_shown_once(
     assert "BuildAgain" not in repr(caught.value.__context__)
 
 
-@ways(("in-graph", True), ("between-graph", True))
+@ways(("between-graph", True))
 def test_the_weights_are_those_of_one_process(
     train_here: Train, replication: str, sync: bool
 ) -> None:
@@ -117,7 +118,7 @@ def test_the_weights_are_those_of_one_process(
 
 
 @pytest.mark.parametrize("optimizer", ["AdamOptimizer", *longer("MomentumOptimizer")])
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@replications("in-graph")
 def test_so_are_those_of_a_model_in_shards_of_few_bytes(
     train_here: Train, replication: str, optimizer: str
 ) -> None:

@@ -18,9 +18,10 @@ import tensorflow as tf
 import toys
 from bad_inputs import PARAMS
 from trained import read_checkpoint
-from ways import ALONE, Start, Train, longer
+from ways import ALONE, Start, Train
 
 import psclust
+from beds.tiers import longer
 from psclust.errors import ModelError, NotFiniteError, PsclustError, UsageError
 from psclust.testing.wait import wait_until
 

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 import toys
 from trained import same
-from ways import Train, longer
+from ways import Train
 
 import psclust
+from beds.tiers import longer
 
 pytestmark = pytest.mark.tensorflow
 

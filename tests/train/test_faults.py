@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from ways import Start, longer
+from ways import Start
 
+from beds.tiers import longer
 from psclust.spec.cluster import Task
 from psclust.testing.wait import wait_until
 

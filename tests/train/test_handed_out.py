@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from handed_out import SIZE, counted, program
-from ways import ALONE, ON_A_CLUSTER, Start
+from ways import ALONE, Start, ways
 
 import psclust
+from beds.tiers import longer
 from psclust.errors import PsclustError, UsageError
 from psclust.testing.wait import wait_until
 from psclust.train.config import TrainConfig
@@ -25,7 +26,7 @@ def _handed_out(**settings: Any) -> psclust.Program:
     return replace(program, config=TrainConfig(handed_out=True, **settings))
 
 
-@pytest.mark.parametrize(("replication", "sync"), [ALONE, *ON_A_CLUSTER])
+@ways(ALONE, ("in-graph", True), ("between-graph", False))
 def test_every_example_is_used_once_an_epoch(
     train_here: Callable[..., Any], replication: str | None, sync: bool
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_lost_ps_takes_the_parts_back_to_the_checkpoint(start: Start) -> None:
     assert _counts(training) == {1}
 
 
+@pytest.mark.long
 def test_workers_come_and_go_while_the_others_train(start: Start) -> None:
     training = start("between-graph", False, examples=6000, workers_at_first=1)
     training.reach("worker:0", 10)
@@ -96,8 +98,14 @@ def test_workers_come_and_go_while_the_others_train(start: Start) -> None:
     assert "restored" not in training.log("worker:0")
 
 
-@pytest.mark.parametrize("replication", ["between-graph", "in-graph"])
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+@pytest.mark.parametrize(
+    ("replication", "before", "after"),
+    [
+        ("in-graph", 2, 3),
+        ("between-graph", 3, 1),
+        *longer(("in-graph", 3, 1), ("between-graph", 2, 3)),
+    ],
+)
 def test_all_leave_together_and_others_go_on_with_the_live_variables(
     start: Start, replication: str, before: int, after: int
 ) -> None:

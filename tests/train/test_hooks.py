@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 import toys
-from ways import ALONE, Train, longer, ways
+from ways import ALONE, Train, ways
 
 import psclust
+from beds.tiers import longer
 from psclust.errors import UsageError
 from psclust.testing.wait import wait_until
 from psclust.train.hooks.session_hooks import Hooks

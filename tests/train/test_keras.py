@@ -18,6 +18,7 @@ from trained import read_checkpoint
 from ways import Train
 
 import psclust
+from beds.tiers import longer
 
 pytestmark = pytest.mark.tensorflow
 
@@ -90,26 +91,23 @@ def test_variables_not_made_by_get_variable_are_evaluated_from_the_checkpoint(
     assert program.evaluate(trained.model_dir).step == 3
 
 
+_OF_KERAS = r"model_fn failed in mode 'train' at bad_layers\.py:\d+ \(model_fn\): .*5, ?2.*"
+_OWN = r"model_fn failed .* at bad_layers\.py:\d+ \(call\): Dimensions must be equal.*"
+_REFUSES = r"(?s)Traceback.*not this input.*"
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("legacy", ["0", "1"])
 @pytest.mark.parametrize(
-    ("program", "exit_code", "says"),
+    ("program", "legacy", "exit_code", "says"),
     [
-        (
-            "keras",
-            2,
-            r"model_fn failed in mode 'train' at bad_layers\.py:\d+ \(model_fn\): .*5, ?2.*",
-        ),
-        (
-            "own",
-            2,
-            r"model_fn failed .* at bad_layers\.py:\d+ \(call\): Dimensions must be equal.*",
-        ),
-        ("refuses", 1, r"(?s)Traceback.*not this input.*"),
+        ("keras", "0", 2, _OF_KERAS),
+        ("own", "1", 2, _OWN),
+        ("refuses", "0", 1, _REFUSES),
+        *longer(("keras", "1", 2, _OF_KERAS), ("own", "0", 2, _OWN), ("refuses", "1", 1, _REFUSES)),
     ],
 )
 def test_a_mistake_in_a_layer_is_one_sentence_with_its_cause(
-    legacy: str, program: str, exit_code: int, says: str
+    program: str, legacy: str, exit_code: int, says: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "psclust.train", f"bad_layers:{program}"],

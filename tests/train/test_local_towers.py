@@ -9,9 +9,10 @@ import old_program
 import pytest
 import toys
 from trained import same
-from ways import LONG, Train, longer
+from ways import Train
 
 import psclust
+from beds.tiers import LONG, longer
 from psclust.errors import PsclustError, UsageError
 
 pytestmark = pytest.mark.tensorflow

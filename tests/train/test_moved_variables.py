@@ -16,6 +16,7 @@ import tensorflow as tf
 from handed_out import counted
 from ways import Start, ways
 
+from beds.tiers import longer
 from psclust.placement.home import VARIABLES, VariablesHome
 from psclust.replication.private_tensorflow import set_slice
 from psclust.spec.cluster import ClusterSpec, Task
@@ -209,7 +210,7 @@ def _counts(training: Any) -> set[int]:
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-@ways(("between-graph", False), ("in-graph", True))
+@ways(("between-graph", False))
 def test_a_training_goes_on_where_it_was_on_more_and_on_fewer_ps(
     processes: Start,
     tmp_path: Path,
@@ -233,7 +234,7 @@ def test_a_training_goes_on_where_it_was_on_more_and_on_fewer_ps(
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("lost", ["before", "after"])
+@pytest.mark.parametrize("lost", ["before", *longer("after")])
 def test_a_ps_that_is_lost_takes_the_training_back_to_the_checkpoint(
     processes: Start, tmp_path: Path, free_cluster: Callable[..., ClusterSpec], lost: str
 ) -> None:

@@ -10,8 +10,9 @@ import threading
 import pytest
 import toys
 from played import Stage, played
-from ways import Start, Train, longer, replications
+from ways import Start, Train, replications
 
+from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.tensorflow

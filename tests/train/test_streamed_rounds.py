@@ -14,9 +14,10 @@ import pytest
 import tensorflow as tf
 import wide
 from trained import Trained, same
-from ways import LONG, Start, Train, longer
+from ways import Start, Train
 
 from beds.graphs import build
+from beds.tiers import LONG, longer
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.sync.stream_run import OTHER_ROUND
 
@@ -58,7 +59,7 @@ def test_a_small_model_is_streamed_if_each_ps_has_shards_of_it(
 
 # The last of three is the only one whose gradients go into an accumulator, the first is the chief's
 # own.
-@pytest.mark.parametrize(("workers", "quitter"), [(2, 1), (3, 2), (2, 0)])
+@pytest.mark.parametrize(("workers", "quitter"), [(3, 2), *longer((2, 1), (2, 0))])
 def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(
     train_here: Train, workers: int, quitter: int
 ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import toys
-from ways import LONG, Train, replications, ways
+from ways import Train, replications, ways
+
+from beds.tiers import LONG
 
 pytestmark = pytest.mark.tensorflow
 

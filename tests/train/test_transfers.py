@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 import toys
 from trained import same
-from ways import Train, longer
+from ways import Train
+
+from beds.tiers import longer
 
 pytestmark = pytest.mark.tensorflow
 
@@ -72,8 +74,13 @@ def _ones(*shape: int) -> Any:
     return np.ones(shape, np.float32)
 
 
-@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.long)])
-@pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("in-graph", True)])
+@pytest.mark.parametrize(
+    ("replication", "sync", "devices"),
+    [
+        ("in-graph", True, 1),
+        *longer(("in-graph", True, 2), ("between-graph", False, 1), ("between-graph", False, 2)),
+    ],
+)
 def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_towers_do(
     train_here: Train, replication: str, sync: bool, devices: int
 ) -> None:
@@ -89,7 +96,7 @@ def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_tow
     assert transfers.counts() == {"ps0 worker0": 1, "worker0 ps0": 1}
 
 
-@pytest.mark.parametrize("size", [None, 600 * 600 * 4], ids=["all", "large"])
+@pytest.mark.parametrize("size", [*longer(None), 600 * 600 * 4], ids=["all", "large"])
 def test_a_streamed_step_sends_stamps_and_no_more_than_one_that_pulls_first(
     train_here: Train, size: int | None
 ) -> None:
@@ -122,7 +129,7 @@ def test_a_streamed_step_sends_stamps_and_no_more_than_one_that_pulls_first(
 
 @pytest.mark.parametrize(
     ("replication", "sync", "pushed"),
-    [("between-graph", False, 1), ("in-graph", True, 1), ("between-graph", True, 2)],
+    [("between-graph", True, 2), *longer(("between-graph", False, 1), ("in-graph", True, 1))],
 )
 def test_small_variables_of_a_ps_travel_in_one_message(
     train_here: Train, replication: str, sync: bool, pushed: int
@@ -147,9 +154,8 @@ def test_small_variables_of_a_ps_travel_in_one_message(
 @pytest.mark.parametrize(
     ("replication", "sync", "rows", "pulled"),
     [
-        ("between-graph", False, 300, 30 * 1004),
         ("in-graph", True, 300, 30 * 1004),
-        pytest.param("in-graph", False, 300, 30 * 1004, marks=pytest.mark.long),
+        *longer(("between-graph", False, 300, 30 * 1004), ("in-graph", False, 300, 30 * 1004)),
         # A model so small is not streamed, and what is pulled as a whole is bfloat16.
         ("between-graph", True, 300, 2 * 30_000),
         ("between-graph", True, 3000, 300 * 1004),
@@ -207,7 +213,9 @@ def test_a_row_travels_once_however_often_a_batch_has_its_id(
 
 # A trace has the update where the client that is traced makes it, which the chief of a barrier does
 # in another run.
-@pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("in-graph", True)])
+@pytest.mark.parametrize(
+    ("replication", "sync"), [("in-graph", True), *longer(("between-graph", False))]
+)
 def test_what_travels_between_the_ps_does_not_grow_with_the_variables(
     train_here: Train, replication: str, sync: bool
 ) -> None:

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 import toys
 from trained import same
-from ways import Train, longer, ways
+from ways import Train, ways
 
 import psclust
+from beds.tiers import longer
 from psclust.errors import UsageError
 from psclust.replication.gradients import clip
 from psclust.replication.update.apply_update import move_averages

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 import toys
 import wide
-from ways import Train, longer
+from ways import Train
 
 import psclust
 from beds.graphs import build
+from beds.tiers import longer
 from psclust.errors import NotFiniteError, UsageError
 
 pytestmark = pytest.mark.tensorflow

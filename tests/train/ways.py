@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from trained import Trained
 
+from beds.tiers import longer
+
 Train = Callable[..., Trained]  # the fixture train_here
 Start = Callable[..., Any]  # the fixture processes
-LONG = pytest.mark.long
 ALONE = (None, False)
 ON_A_CLUSTER = [
     ("in-graph", False),
@@ -19,12 +20,6 @@ ON_A_CLUSTER = [
     ("between-graph", False),
     ("between-graph", True),
 ]
-
-
-def longer(*cases: Any) -> list[Any]:
-    """Cases for the long tier."""
-    given = (case if isinstance(case, tuple) else (case,) for case in cases)
-    return [pytest.param(*case, marks=LONG) for case in given]
 
 
 def ways(*quick: tuple[str | None, bool]) -> pytest.MarkDecorator:
