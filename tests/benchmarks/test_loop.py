@@ -8,7 +8,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.long]
 
 
 def test_a_client_that_begins_a_step_while_one_is_under_way_says_how_long_none_is(

@@ -30,13 +30,10 @@ def size(path: Path) -> tuple[int, int]:
     return width, height
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [
-        ("masks", 2),
-        pytest.param("words", 2, marks=pytest.mark.long),
-        pytest.param("ways", 1, marks=pytest.mark.long),
-    ],
+    [("masks", 2), ("words", 2), ("ways", 1)],
 )
 def test_a_picture_is_drawn_after_a_few_steps(tmp_path: Path, name: str, steps: int) -> None:
     assert draw(tmp_path, name, steps) == size(COMMITTED / f"{name}.png")

@@ -25,10 +25,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("way", "seed", "kills"),
-    [pytest.param(*case, marks=() if case[2] < 10 else pytest.mark.long) for case in CASES],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("way", "seed", "kills"), CASES)
 def test_the_counts_are_exact_but_for_steps_in_which_a_worker_was_killed(
     bed: CommandBed, way: str, seed: int, kills: int
 ) -> None:

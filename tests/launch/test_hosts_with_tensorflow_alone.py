@@ -96,7 +96,7 @@ def test_the_environment_has_nothing_else_of_what_the_launcher_needs(hosts: Host
         "from importlib.util import find_spec; "
         f"print([name for name in {LAUNCHER_ONLY} if find_spec(name)])"
     )
-    assert hosts[0].run(f"{hosts.shared}/env/bin/python", "-c", script) == "[]\n"
+    assert hosts[0].run(f"{hosts.shared}/env/bin/python", "-I", "-c", script) == "[]\n"
 
 
 def test_doctor_finds_no_problem(bare: CommandBed) -> None:
@@ -107,7 +107,7 @@ def test_doctor_finds_no_problem(bare: CommandBed) -> None:
     ("replication", "update"),
     [
         pytest.param("in-graph", "--async", marks=pytest.mark.long),
-        pytest.param("between-graph", "--sync", marks=pytest.mark.long),
+        ("between-graph", "--sync"),
         pytest.param("in-graph", "--sync", marks=pytest.mark.long),
         pytest.param("between-graph", "--async", marks=pytest.mark.long),
     ],
@@ -117,6 +117,7 @@ def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> No
     assert {task.host for task in bare.status().tasks} == {"h1", "h2"}
 
 
+@pytest.mark.long
 def test_they_train_for_a_launcher_that_is_installed_without_tensorflow(
     bare: CommandBed, tmp_path: Path
 ) -> None:

@@ -17,12 +17,19 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 hosts = hosts_of_file(3)
 
 PARTS = """
+import time
+
 import psclust
 import tensorflow.compat.v1 as tf
 
+class Pause(tf.train.SessionRunHook):
+    def after_run(self, context, values):
+        time.sleep(0.05)  # leaves the processors to others
+
 def model(features):
     weight = tf.get_variable("weight", [])
-    return psclust.EstimatorSpec("train", loss=tf.reduce_mean((weight * features - features) ** 2))
+    loss = tf.reduce_mean((weight * features - features) ** 2)
+    return psclust.EstimatorSpec("train", loss=loss, training_hooks=[Pause()])
 
 def data(part, params):
     return tf.data.Dataset.range(part[0], part[1]).map(lambda n: tf.cast(n, tf.float32)).batch(10)

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from beds.command import CommandBed, typed
-from beds.learning import DIGITS
+from beds.command import CommandBed
+from beds.growing import growing
 from beds.stand_in import stand_in
 from psclust.testing.wait import wait_until
 
@@ -200,7 +200,7 @@ def test_scripts_and_bare_servers_are_not_scaled(bed: CommandBed) -> None:
 
 
 def test_a_training_resumes_at_the_same_step_with_other_counts(bed: CommandBed) -> None:
-    bed.done(*typed(f"up -d --workers 2 {DIGITS} --model-dir model --set epochs=100000"))
+    growing(bed, "between-graph --async", ps=1, epochs=1000, input="sharded")
     says(bed, "worker:0", "step ")
     for number, counts in enumerate(("ps=2 worker=3", "worker=1"), 2):
         said = bed.done("scale", *counts.split())

@@ -18,6 +18,8 @@ from psclust.testing.wait import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 PROGRAM = """
+import time
+
 import psclust
 import tensorflow.compat.v1 as tf
 
@@ -25,6 +27,9 @@ class Ops(tf.train.SessionRunHook):
     def begin(self):
         types = [op.type for op in tf.get_default_graph().get_operations()]
         print("received:", types.count("PsclustReceive"), flush=True)
+
+    def after_run(self, context, values):
+        time.sleep(0.05)  # leaves the processors to others
 
 def model(features):
     weights = tf.get_variable("weights", [4, 2], initializer=tf.ones_initializer())

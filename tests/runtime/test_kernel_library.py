@@ -117,6 +117,7 @@ def test_the_shim_has_the_builds_of_both_libraries() -> None:
     assert (framework in builds) is (other in builds)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_another_build_is_tested_once_in_a_process_of_its_own(cache: Path, other: Path) -> None:
     build = build_of(str(other / LIBRARY))
