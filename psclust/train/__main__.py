@@ -12,7 +12,7 @@ from psclust.runtime.quiet_import import quiet_import
 def _run() -> int:
     with quiet_import():
         from psclust.train.command_line import main
-        from psclust.train.user_errors import show_from_the_user_on
+        from psclust.train.user_errors.user_lines import show_from_the_user_on
     sys.excepthook = show_from_the_user_on
     end_when_threads_fail()
     return main(sys.argv[1:], os.environ)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.train.user_errors import GENERATED, is_of_library, is_of_psclust, is_of_user
+from psclust.train.user_errors.user_lines import GENERATED, is_of_library, is_of_psclust, is_of_user
 
 LOG = logging.getLogger(__name__)
 

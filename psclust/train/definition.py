@@ -19,7 +19,7 @@ from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.train.compared_tensors import comparisons_noticed
 from psclust.train.config import TrainConfig, changed
 from psclust.train.keras_names import layers_named_anew
-from psclust.train.user_errors import refusals
+from psclust.train.user_errors.build_errors import refusals
 
 _D = TypeVar("_D", bound="Definition")
 

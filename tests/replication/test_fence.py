@@ -14,7 +14,7 @@ from beds.graphs import build
 from psclust.errors import PsclustError
 from psclust.replication.sync.messages import Update, encode_update
 from psclust.replication.sync.stream_run import take_over
-from psclust.train.user_errors import explained
+from psclust.train.user_errors.step_errors import explained
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
 

@@ -30,7 +30,7 @@ from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, session_config, start_server
 from psclust.train.staleness_bound import StalenessBound, StepValues
-from psclust.train.user_errors import explained, no_data
+from psclust.train.user_errors.step_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)
 

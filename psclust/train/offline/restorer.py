@@ -21,7 +21,7 @@ from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, readin
 from psclust.train.checkpoints.scaffold import ScaffoldOps
 from psclust.train.config import TrainConfig
 from psclust.train.session import open_session
-from psclust.train.user_errors import explained
+from psclust.train.user_errors.step_errors import explained
 
 
 class Restorer:
