@@ -29,6 +29,13 @@ PLAIN = PlacementSettings("balanced", max_shard_bytes=NONE)
 
 
 @pytest.fixture
+def marked(request: pytest.FixtureRequest) -> None:
+    """For a fixture that starts TensorFlow: `make check` leaves its tests out by their mark."""
+    if request.node.get_closest_marker("tensorflow") is None:
+        pytest.fail("a test that starts TensorFlow is to be marked so: pytest.mark.tensorflow")
+
+
+@pytest.fixture
 def free_cluster() -> Iterator[Callable[..., ClusterSpec]]:
     """Makes cluster specs of 127.0.0.1 and ports that stay free: `free_cluster(ps=2, worker=2)`."""
     with ExitStack() as held:
@@ -46,7 +53,10 @@ def free_cluster() -> Iterator[Callable[..., ClusterSpec]]:
 
 @pytest.fixture
 def train_here(
-    free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    marked: None,
+    free_cluster: Callable[..., ClusterSpec],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Trained]:
     """Trains a program and returns what comes out; on a cluster in a process of its own, whose
     threads are the clients.
@@ -132,7 +142,7 @@ def _serve(cluster: ClusterSpec, task: Task, devices: int = 1, *, alone: bool = 
 
 
 @pytest.fixture
-def alone_servers() -> Iterator[Callable[[ClusterSpec], None]]:
+def alone_servers(marked: None) -> Iterator[Callable[[ClusterSpec], None]]:
     """Starts a bare server for every task of a cluster, each of which knows itself alone."""
     servers: list[Any] = []
 
@@ -149,7 +159,7 @@ def alone_servers() -> Iterator[Callable[[ClusterSpec], None]]:
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+def alone(marked: None, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     """Runs `python -m psclust.train` with some arguments and without a cluster: (exit code,
     output)."""
 
@@ -301,7 +311,7 @@ def _answers(address: str) -> bool:
 
 @pytest.fixture
 def processes(
-    free_cluster: Callable[..., ClusterSpec], tmp_path: Path
+    marked: None, free_cluster: Callable[..., ClusterSpec], tmp_path: Path
 ) -> Iterator[Callable[..., Processes]]:
     """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2,
     environment={}, log_seconds=None, save_seconds=None, **params)`; ends whatever is left."""

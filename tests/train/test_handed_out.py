@@ -19,6 +19,8 @@ from psclust.errors import PsclustError, UsageError
 from psclust.testing.wait import wait_until
 from psclust.train.config import TrainConfig
 
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
 HANDED_OUT = {"PSCLUST_INPUT": "handed_out"}
 
 

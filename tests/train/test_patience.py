@@ -34,6 +34,8 @@ def test_what_no_other_try_would_mend_ends_it() -> None:
         patiently(write)
 
 
+@pytest.mark.process
+@pytest.mark.tensorflow
 @replications("between-graph")
 def test_the_last_checkpoint_waits_for_a_disk(processes: Start, replication: str) -> None:
     training = processes(
