@@ -127,9 +127,11 @@ class AgentService:
                 check_task_name(each.task)
             check_addresses(request.addresses)
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
-        facts = inspect_host(
-            processes, list(request.addresses), self._agent.folder, self._gpus.processes()
-        )
+        ways = {
+            each: self._forwarder.way(each) if self._forwarder is not None else each
+            for each in request.addresses
+        }
+        facts = inspect_host(processes, ways, self._agent.folder, self._gpus.processes())
         return facts_message(facts)
 
     def Inject(self, request: pb.Fault, context: grpc.ServicerContext) -> pb.Empty:

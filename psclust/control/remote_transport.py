@@ -131,7 +131,9 @@ class RemoteTransport(Transport):
                 try:
                     if host in agents:
                         return agents[host].inspect(groups[host], addresses)
-                    return inspect_host(groups[host], addresses, folder, gpus.processes())
+                    return inspect_host(
+                        groups[host], {each: each for each in addresses}, folder, gpus.processes()
+                    )
                 except PsclustError:
                     return None
 

@@ -308,7 +308,7 @@ def _missing_servers(evidence: Evidence, entry: TaskState, blockers: set[Task]) 
         + (
             ""
             if each.plan.task in blockers
-            else f" (no connection from {entry.plan.host} to {each.plan.address})"
+            else f" (no connection from {entry.plan.host} to {each.plan.host}, {each.plan.address})"
         )
         for each in bad
     )

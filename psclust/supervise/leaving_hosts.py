@@ -4,13 +4,14 @@ functions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from psclust.supervise.events import Action, HostLeaves, Move, NotMoved, Outcome
+from psclust.supervise.events import Action, HostLeaves, HostLost, Move, NotMoved, Outcome
 from psclust.supervise.fewer_workers import dropped, is_dispensable
 from psclust.supervise.restart_rule import servers_are_done
-from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase
-from psclust.supervise.stopping import ask_to_end, save_and_stop
+from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.stopping import ask_to_end, save_and_stop, stop_task
 
 
 def leave_host(state: RunState, event: HostLeaves, now: float) -> Result:
@@ -23,14 +24,34 @@ def leave_host(state: RunState, event: HostLeaves, now: float) -> Result:
         and (entry.alive or entry.pending)
     ]
     known = event.host in state.given_up
-    if known or not there or state.phase is not RunPhase.LIVE or servers_are_done(state):
+    if known or not there or state.phase is not RunPhase.LIVE:
         return state, []
     names = ", ".join(str(entry.plan.task) for entry in there)
     text = f"host {event.host} is to be left, with {names}: {event.reason}"
+    if servers_are_done(state):
+        done = event.goes and all(entry.plan.role == "server" for entry in there)
+        return _go_on_without(state, there, event, text, now) if done else (state, [])
     otherwise = Outcome(False, 1, text, cause=there[0].plan.task)
     state = replace(state, leaving=(*state.leaving, event.host))
     move = Move(state.given_up, otherwise, vital=event.goes, absent=dropped(state), leaves=True)
     return state, [move]
+
+
+def _go_on_without(
+    state: RunState, servers: Sequence[TaskState], event: HostLeaves, text: str, now: float
+) -> Result:
+    """The host goes once its tasks have ended. A program that starts again has them move."""
+    actions: list[Action] = []
+    for entry in servers:
+        state, more = stop_task(state, entry, now, AfterStop.STAY)
+        actions += more
+    state = replace(
+        state,
+        leaving=(*state.leaving, event.host),
+        missed=(*state.missed, HostLost(event.host, event.reason)),
+    )
+    text = f"{text}; the training is over, and the run goes on without"
+    return state.with_note(text), actions
 
 
 def stay_on_host(state: RunState, event: NotMoved, now: float) -> Result:

@@ -91,12 +91,12 @@ class Inspected:
 
 def inspect_host(
     processes: Collection[Inspected],
-    addresses: Collection[str],
+    ways: Mapping[str, str],
     folder: RunFolder,
     gpus: Mapping[int, GpuUsage] | None = None,
 ) -> HostFacts:
-    """The facts of this machine. addresses: of servers to connect to. folder: the run's here. gpus:
-    of `GpuReader`."""
+    """The facts of this machine. ways: addresses of servers, and where a connection to each goes,
+    which is tried. folder: the run's here. gpus: of `GpuReader`."""
     connections, left = tcp_connections(), memory_left()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         found = pool.map(
@@ -107,11 +107,11 @@ def inspect_host(
             ),
             processes,
         )
-        accepted = pool.map(accepts, addresses)
+        accepted = pool.map(accepts, ways.values())
         facts = {each.task: fact for each, fact in zip(processes, found, strict=True)}
         return HostFacts(
             facts,
-            tuple(address for address, yes in zip(addresses, accepted, strict=True) if not yes),
+            tuple(address for address, yes in zip(ways, accepted, strict=True) if not yes),
         )
 
 

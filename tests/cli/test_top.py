@@ -304,10 +304,10 @@ def note(event, args):
 counting = False
 sys.addaudithook(note)
 tasks = [Inspected(f"worker:{i}", "a", os.getpid(), False) for i in range(16)]
-inspect_host(tasks, [], folder, gpus.processes())
+inspect_host(tasks, {}, folder, gpus.processes())
 calls.clear()
 counting = True
-inspect_host(tasks, [], folder, gpus.processes())
+inspect_host(tasks, {}, folder, gpus.processes())
 counting = False
 started = [c for c in calls if c[0].startswith(("socket", "subprocess", "os.posix"))]
 print(len([c for c in calls if "/proc/" in c[1]]) / 16, len(started))

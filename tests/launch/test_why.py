@@ -263,22 +263,26 @@ def test_a_checkpoint_on_a_slow_disk_is_named(bed: CommandBed, slow_disk: Path) 
 
 @pytest.mark.long
 @isolated
-def test_a_cut_link_between_two_hosts_is_named(far: CommandBed, hosts: HostBed) -> None:
+@pytest.mark.parametrize("encrypt", ["--encrypt", "--no-encrypt"])
+def test_a_cut_link_between_two_hosts_is_named(
+    far: CommandBed, hosts: HostBed, encrypt: str
+) -> None:
     far.write("staged.py", PROGRAM)
-    far.done("up", "-d", "-H", hosts.names, *SYNC, "staged:program")
+    far.done("up", "-d", encrypt, "-H", hosts.names, *SYNC, "staged:program")
     until_why(far, worker_0=("training", []), worker_1=("training", []))
-    address = far.wait_for("ps:1", "running").address
-    worker = next(
-        host for host in hosts.hosts if host.name == far.wait_for("worker:1", "running").host
+    ps = far.wait_for("ps:1", "running")
+    worker, other = (
+        next(host for host in hosts.hosts if host.name == name)
+        for name in (far.wait_for("worker:1", "running").host, ps.host)
     )
-    assert address is not None
-    worker.run("ip", "route", "add", "blackhole", f"{address.partition(':')[0]}/32")
+    worker.run("ip", "route", "add", "blackhole", f"{other.address}/32")
+    between = f"no connection from {worker.name} to {other.name}"
     try:
         until_why(
             far,
-            worker_1=("in step", [f"ps:1 (no connection from {worker.name} to {address})"]),
+            worker_1=("in step", [f"ps:1 ({between}, {ps.address})"]),
             ps_1=("serves at", []),
         )
     finally:
-        worker.run("ip", "route", "del", "blackhole", f"{address.partition(':')[0]}/32")
+        worker.run("ip", "route", "del", "blackhole", f"{other.address}/32")
     end(far)

@@ -91,7 +91,9 @@ def test_behind_a_firewall_that_keeps_it_out_a_cluster_trains_by_tensorflows(
         jobs = {"ps": {"count": 1, "env": {"PSCLUST_PORTS": "2390-2399"}}, "worker": 1}
         bed.write(
             "psclust.yaml",
-            json.dumps({"hosts": ["h1", "h2"], "program": "mine:program", "jobs": jobs}),
+            json.dumps(
+                {"hosts": ["h1", "h2"], "encrypt": False, "program": "mine:program", "jobs": jobs}
+            ),
         )
         first.run("nft", "add table inet closed")
         first.run("nft", "add chain inet closed in { type filter hook input priority 0; }")

@@ -39,8 +39,12 @@ _MEANT = {
 }
 _ON_SLURM, _TUTORIAL = "docs/slurm.md", "docs/tutorial.md"
 _BEFORE = {"docs/report.md": "psclust up -f cluster_specs/digits.yaml"}
+# For a live run of some kind, typed in tests/launch/test_scale.py; or for programs of benchmarks.
+_NOT_TYPED = re.compile(
+    r"psclust ((scale|rebalance) (worker|ps|-)|restart worker:3|up -f hosts\.yaml)"
+)
 # Verbs that are about a run.
-_OF_A_RUN = {"ps", "why", "down"}
+_OF_A_RUN = {"ps", "why", "down", "top"}
 
 
 def block(page: str, first: str) -> str:
@@ -62,8 +66,7 @@ def typed(page: str) -> list[str]:
         command
         for command in in_text
         if not re.search(r" (TASK|NAME)$|psclust task|psclust\.train$", command)
-        # Those for a live run of such a kind are typed in tests/launch/test_scale.py.
-        and not re.match(r"psclust (scale|rebalance) (worker|ps|-)", command)
+        and not _NOT_TYPED.match(command)
     ]
     # Those for pods are typed in tests/pods, where there is a Kubernetes cluster.
     return [command for command in dict.fromkeys(found) if "--kubernetes" not in command]

@@ -194,7 +194,9 @@ def test_programs_wait_for_servers_in_trouble() -> None:
         "b": HostFacts({"worker:1": BARRIER}, ("127.0.0.1:2000",)),
     }
     answer = found(running(host="b"), {}, hosts=cut)
-    assert answer["worker:1"].waits_for == ("ps:0 (no connection from b to 127.0.0.1:2000)",)
+    assert answer["worker:1"].waits_for == (
+        "ps:0 (no connection from b to localhost, 127.0.0.1:2000)",
+    )
     assert answer["ps:0"].does == "serves at 127.0.0.1:2000"
 
 

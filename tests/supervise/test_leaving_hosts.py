@@ -18,7 +18,9 @@ from psclust.supervise.events import (
     HostLost,
     Move,
     NotMoved,
+    Reported,
     Serving,
+    Stage,
     Started,
     Tick,
 )
@@ -126,6 +128,41 @@ def test_a_host_that_is_lost_meanwhile_is_planned_without_the_one_to_be_left() -
     run = up(None)
     run.at(40, WANTED, Apply(without(run.plan, W2)))
     assert run.at(41, HostLost("b", "no contact")) == ["move off b, c"]
+
+
+@pytest.fixture
+def trained() -> Replay:
+    """The last program, on a, evaluates; ps:0 is on c."""
+    run = Replay(at(at(elastic(None), PS, host="c"), W2, host="b")).up()
+    run.at(30, Reported(W0, Stage.TRAINED), Exited(W1, 0), Exited(W2, 0))
+    return run
+
+
+def test_servers_that_no_program_needs_any_more_end_so_that_the_host_can_go(
+    trained: Replay,
+) -> None:
+    assert trained.at(40, LEAVES) == ["TERM ps:0"]
+    assert trained.state.notes[-1] == (
+        "host c is to be left, with ps:0: it got SIGTERM; "
+        "the training is over, and the run goes on without"
+    )
+    assert trained.at(41, Exited(PS, -15), HostLost("c", "it got SIGTERM")) == []
+    assert trained.at(50, Exited(W0, 0)) == ["end 0"]
+    assert trained.outcome.ok
+
+
+def test_a_program_that_starts_again_has_such_servers_move(trained: Replay) -> None:
+    trained.at(40, LEAVES, Exited(PS, -15))
+    assert trained.at(41, Exited(W0, -9)) == ["move off c"]
+
+
+def test_a_host_that_is_only_wanted_back_keeps_them(trained: Replay) -> None:
+    assert trained.at(40, WANTED) == []
+
+
+def test_a_program_that_evaluates_has_the_time_that_its_host_has(trained: Replay) -> None:
+    host = trained.state.tasks[W0].plan.host
+    assert trained.at(40, HostLeaves(host, "it got SIGTERM", goes=True)) == []
 
 
 @pytest.mark.parametrize("event", [HostLeaves("x", "it got SIGTERM", goes=True), LEAVES])

@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def _usage(pid: int, folder: RunFolder) -> Usage:
-    facts = inspect_host([Inspected("ps:0", "a", pid, False)], [], folder)
+    facts = inspect_host([Inspected("ps:0", "a", pid, False)], {}, folder)
     return facts.processes["ps:0"].usage
 
 
