@@ -106,7 +106,8 @@ class ForwarderProcess:
 
     def way(self, address: str) -> str:
         """Where a connection to an address of 127.0.0.1 goes: the door of the other host."""
-        route, _ = self._routes.get(int(address.rpartition(":")[2]), (None, None))
+        with self._guard:
+            route, _ = self._routes.get(int(address.rpartition(":")[2]), (None, None))
         return route.address if route is not None else address
 
     def close(self) -> None:

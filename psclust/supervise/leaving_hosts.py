@@ -11,7 +11,7 @@ from psclust.supervise.events import Action, HostLeaves, HostLost, Move, NotMove
 from psclust.supervise.fewer_workers import dropped, is_dispensable
 from psclust.supervise.restart_rule import servers_are_done
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
-from psclust.supervise.stopping import ask_to_end, save_and_stop, stop_task
+from psclust.supervise.stopping import ask_to_end, save_and_stop, stop_tasks
 
 
 def leave_host(state: RunState, event: HostLeaves, now: float) -> Result:
@@ -41,10 +41,7 @@ def _go_on_without(
     state: RunState, servers: Sequence[TaskState], event: HostLeaves, text: str, now: float
 ) -> Result:
     """The host goes once its tasks have ended. A program that starts again has them move."""
-    actions: list[Action] = []
-    for entry in servers:
-        state, more = stop_task(state, entry, now, AfterStop.STAY)
-        actions += more
+    state, actions = stop_tasks(state, servers, now)
     state = replace(
         state,
         leaving=(*state.leaving, event.host),

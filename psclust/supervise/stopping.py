@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from psclust.supervise.events import Action, Outcome, Signal
@@ -39,8 +40,13 @@ def stop_run(state: RunState, outcome: Outcome, now: float) -> Result:
     state = replace(
         state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None
     )
+    return stop_tasks(state, list(state.tasks.values()), now)
+
+
+def stop_tasks(state: RunState, entries: Iterable[TaskState], now: float) -> Result:
+    """TERM to those that are alive; those that were to start do not."""
     actions: list[Action] = []
-    for entry in list(state.tasks.values()):
+    for entry in entries:
         if entry.alive:
             state, more = stop_task(
                 state, entry, now, AfterStop.REMOVE if entry.removed else AfterStop.STAY

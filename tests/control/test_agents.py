@@ -225,10 +225,17 @@ def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(
         if entry.endswith(f":{agent.reply.port}") and not entry.startswith(agent.host.address)
     ]
     secret = agent.identity.key.decode().splitlines()[1]
-    fresh = f"find {agent.reply.folder} /tmp /run /root/.ssh -type f -mmin -5 -size -1M -print0"
-    assert not agent.host.run(
-        "sh", "-c", f"{{ {fresh} | xargs -0 grep -l {secret}; }} 2>/dev/null || true"
-    )
+    folders = f"{agent.reply.folder} /tmp /run /root/.ssh"
+
+    def files_with(text: str) -> str:
+        fresh = f"find {folders} -type f -mmin -5 -size -1024k -print0"
+        return agent.host.run(
+            "sh", "-c", f"{{ {fresh} | xargs -0 grep -lF -e {text}; }} 2>/dev/null || true"
+        )
+
+    agent.host.run("sh", "-c", f"echo to-be-found > {agent.reply.folder}/control")
+    assert f"{agent.reply.folder}/control\n" in files_with("to-be-found")
+    assert not files_with(secret)
     assert secret not in agent.host.run(
         "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' ' '"
     )

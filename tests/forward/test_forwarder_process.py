@@ -70,6 +70,14 @@ def test_a_port_that_is_taken_is_named(make: Make) -> None:
     socket.create_server(("127.0.0.1", free)).close()
 
 
+def test_it_knows_where_a_connection_goes(make: Make) -> None:
+    away, port = make("h2", False), _free()
+    away.forward([Route(port, server_name("h1"), "10.0.0.1:2300")])
+    assert away.way(f"127.0.0.1:{port}") == "10.0.0.1:2300"
+    away.forget([port])
+    assert away.way(f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
+
+
 def test_one_that_is_killed_is_started_again_and_keeps_its_ports(make: Make) -> None:
     home = make("h1", True)
     (first,) = _processes()

@@ -151,6 +151,15 @@ def test_servers_that_no_program_needs_any_more_end_so_that_the_host_can_go(
     assert trained.outcome.ok
 
 
+def test_of_such_servers_one_that_was_to_start_does_not() -> None:
+    run = Replay(at(at(elastic(None), PS, host="c"), W2, host="b")).up()
+    run.at(30, Exited(PS, -9), Reported(W0, Stage.TRAINED), Exited(W1, 0), Exited(W2, 0))
+    assert run.phase(PS) is TaskPhase.BACKOFF
+    assert run.at(30, LEAVES) == []
+    assert run.phase(PS) is TaskPhase.STOPPED
+    assert run.at(50, Exited(W0, 0)) == ["end 0"]
+
+
 def test_a_program_that_starts_again_has_such_servers_move(trained: Replay) -> None:
     trained.at(40, LEAVES, Exited(PS, -15))
     assert trained.at(41, Exited(W0, -9)) == ["move off c"]
