@@ -13,6 +13,8 @@ from hypothesis import settings
 from beds.command import CommandBed
 from psclust.testing.wait import wait_until
 
+pytest_plugins = ["beds.crashed_workers"]
+
 # Whoever runs the tests in the background may have them ignore what a terminal's keys send; what
 # they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

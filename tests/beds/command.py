@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,22 @@ from psclust.testing.wait import PATIENCE_S, wait_until
 def typed(line: str) -> list[str]:
     """The words of a command line, as a shell splits what is typed."""
     return shlex.split(line)
+
+
+@contextmanager
+def variables(own: Mapping[str, str]) -> Iterator[None]:
+    """Sets them in this process. No others are touched, not even by the same value: a thread in C
+    (of gRPC, of TensorFlow) that reads one at that moment ends the process."""
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @dataclass
@@ -126,26 +142,26 @@ class CommandBed:
         faster than `run`."""
         from psclust.cli.main import run
 
-        environ, folder, said = dict(os.environ), os.getcwd(), io.StringIO()
+        folder, said = os.getcwd(), io.StringIO()
         try:
             os.chdir(self.folder)
-            os.environ.update(self.environment())
-            with redirect_stdout(said), redirect_stderr(said):
+            with variables(self._own()), redirect_stdout(said), redirect_stderr(said):
                 code = run(args)
         finally:
             os.chdir(folder)
-            os.environ.clear()
-            os.environ.update(environ)
         return code, said.getvalue()
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of the command."""
+        return {**os.environ, **self._own(), **(extra or {})}
+
+    def _own(self) -> dict[str, str]:
         own = {
             "PSCLUST_STATE": str(self.state),
             "CUDA_VISIBLE_DEVICES": "",
             "COMMAND_BED": self.mark,
         }
-        return {**os.environ, **own, **self.environ, **(extra or {})}
+        return own | self.environ
 
     def cluster(self, name: str | None = None) -> ClusterFolder:
         return ClusterFolder(self.state / (name or self.name))

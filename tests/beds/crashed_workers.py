@@ -1,0 +1,60 @@
+"""A plugin of pytest that says at the end how processes of pytest-xdist crashed: the signal of
+each, and its stacks. xdist says neither."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+import pytest
+
+_LINES = 60  # of the stacks
+_said: list[str] = []
+
+
+def _stacks(pid: int) -> Path:
+    return Path(tempfile.gettempdir()) / f"crashed-worker-{pid}.stacks"
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own, whose stacks get lost among all the output
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        faulthandler.enable(_stacks(os.getpid()).open("w", encoding="utf-8"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        _stacks(os.getpid()).unlink(missing_ok=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    if error is None:
+        return
+    process = node.gateway._io.popen
+    try:
+        code = process.wait(10)
+    except TimeoutExpired:
+        _said.append(f"{node.gateway.id} still runs, but its channel is closed")
+        return
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    _said.append(f"{node.gateway.id}, process {process.pid}, ended with {how}")
+    with suppress(OSError):
+        path = _stacks(process.pid)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        # The thread that crashed comes last.
+        _said.extend(lines[:1] + lines[1:][-_LINES:])
+        path.unlink()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if _said:
+        terminalreporter.section("crashed workers")
+        terminalreporter.write_line("\n".join(_said))
