@@ -81,6 +81,11 @@ class Follower:
             self._show_unkept(tasks, task, attempt, reader)
             self._show_lines(task, reader.finish())
 
+    @property
+    def has_shown(self) -> bool:
+        """Whether a task has printed anything so far."""
+        return bool(self._shown_of)
+
     def has_just_shown(self, task: str | None) -> bool:
         """Whether a task's last lines are still on the screen."""
         return task in self._shown_of and self._shown - self._shown_of[task] < _SCREEN

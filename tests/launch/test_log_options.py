@@ -88,3 +88,18 @@ def test_wrong_options_are_explained(bed: CommandBed) -> None:
         "30s, 5min, 12h, 7d or 4w.\n"
     )
     assert "--grep (: not a regular expression" in bed.fails_here(2, "logs", "--grep", "(")
+
+
+def test_tasks_without_output_are_said_to_have_none(bed: CommandBed) -> None:
+    script = "test $0 = 0 || echo word; until [ -e finish ]; do sleep 0.02; done"
+    up = bed.start("up", "--ps", "0", "--workers", "2", "--", "bash", "-c", script, "{task_index}")
+    up.until("word")
+    assert bed.done_here("logs") == "worker:1 | word\n"
+    assert bed.done_here("logs", "worker:0") == "worker:0 has printed nothing yet.\n"
+    assert bed.done_here("logs", "-n", "0") == ""
+    assert bed.done_here("logs", "--grep", "other") == ""
+    follower = bed.start("logs", "-f", "worker:0")
+    bed.write("finish", "")
+    assert up.wait() == 0, up.output
+    assert follower.wait() == 0
+    assert follower.output == "worker:0 printed nothing.\n"

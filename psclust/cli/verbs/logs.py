@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -79,8 +79,7 @@ def command(
     view = output.LiveView(tasks or [task.task for task in status.tasks])
     runs = job_runs()
     if not timestamps and not as_json and chosen == LineFilter():
-        follower = Follower(folder, view, [Task.parse(task) for task in tasks], last=lines)
-        return _show_all(cluster, runs, status, follower, view, follow=follow)
+        return _show_all(cluster, runs, status, view, tasks, follow=follow, last=lines)
     query = LogQuery(folder, tasks, chosen)
     while True:
         going = follow and not status.ended and cluster.is_live()
@@ -124,12 +123,15 @@ def _show_all(
     cluster: ClusterFolder,
     runs: JobRuns,
     status: RunStatus,
-    follower: Follower,
     view: output.LiveView,
+    tasks: Sequence[str],
     *,
     follow: bool,
+    last: int | None,
 ) -> int:
     """Every line, as `up` shows them."""
+    only = [Task.parse(task) for task in tasks]
+    follower = Follower(RunFolder(Path(status.folder)), view, only, last=last)
     while follow and not status.ended and cluster.is_live():
         if not follower.show(status):
             time.sleep(_POLL_S)
@@ -138,12 +140,20 @@ def _show_all(
         status = runs.status(RunFolder(Path(status.folder)))
     follower.finish(status)
     view.close()
-    if status.ended and not status.ok and not any(task.attempt for task in status.tasks):
-        output.say(
-            f"{status.name} printed nothing; "
-            f"it {'was stopped' if status.was_stopped else 'failed'}: {status.text}"
-        )
+    if not follower.has_shown and last != 0 and not reader_has_left():
+        output.say(_silence(status, tasks))
     return 0
+
+
+def _silence(status: RunStatus, tasks: Sequence[str]) -> str:
+    """Instead of the output of tasks that have none."""
+    who = ", ".join(tasks) or status.name
+    if not status.ended:
+        return f"{who} {'has' if len(tasks) < 2 else 'have'} printed nothing yet."
+    if status.ok or any(task.attempt for task in status.tasks):
+        return f"{who} printed nothing."
+    how = "was stopped" if status.was_stopped else "failed"
+    return f"{who} printed nothing; the run {how}: {status.text}"
 
 
 @dataclass(frozen=True, slots=True)
