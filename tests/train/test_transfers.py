@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ways import Train
 from beds.tiers import longer
 
 pytestmark = pytest.mark.tensorflow
+_ONE_WORKER = Lock()  # all of a test are threads of one process
 
 
 class Transfers(tf.compat.v1.train.SessionRunHook):
@@ -45,8 +47,9 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
                     moved[way] += sum(sizes)
                 if way and (self.size is None or self.size in sizes):
                     seen[way] += 1
-        self.seen |= seen
-        self.bytes |= moved
+        with _ONE_WORKER:
+            self.seen |= seen
+            self.bytes |= moved
 
     def counts(self, of: Counter[tuple[str, str]] | None = None) -> dict[str, int]:
         """`ps0 worker0`, `worker0 ps0` -> number of transfers, or what `of` says."""
