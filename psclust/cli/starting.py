@@ -184,7 +184,8 @@ def _returning(request: UpRequest, folder: RunFolder) -> ReturningHosts | None:
         return None
     from psclust.launch.returning_hosts import ReturningHosts
 
-    returning = ReturningHosts(request.cluster, folder, partial(connect, partial=True))
+    batch = batch_of(request.file.reach_by)
+    returning = ReturningHosts(request.cluster, folder, partial(connect, partial=True), batch)
     returning.start()
     return returning
 

@@ -13,10 +13,8 @@ from psclust.spec.worker_range import least_workers
 
 
 def may_come_back(file: ClusterFile) -> bool:
-    """Whether hosts that are missing may join the run later: it does without some, and they are
-    not those of a batch job."""
-    given = file.found is not None and host_maker(file.reach_by) is None
-    return bool(file.hosts) and least_workers(file) is not None and not given
+    """Whether hosts that are missing may join the run later: it does without some."""
+    return bool(file.hosts) and least_workers(file) is not None
 
 
 def are_given(file: ClusterFile) -> bool:

@@ -15,6 +15,7 @@ from psclust.launch.change_lock import changing_alone
 from psclust.launch.host_agents import start_host_agents
 from psclust.launch.host_change import HostChange, let_hosts_go, with_hosts
 from psclust.launch.live_change import change_run, described, find_live_run, request_of
+from psclust.reach.batch_jobs import BatchSystem
 from psclust.reach.connections import Connections
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status_file import read_status
@@ -28,11 +29,19 @@ LogIn = Callable[[ClusterFile, Sequence[Host]], AbstractContextManager[Connectio
 
 
 class ReturningHosts:
-    """Tries again to log in to hosts that the run has lost, on a thread of its own."""
+    """Tries again to log in to hosts that the run has lost, on a thread of its own; not to those
+    that the batch system, if there is one, wants back."""
 
-    def __init__(self, cluster: ClusterFolder, folder: RunFolder, log_in: LogIn) -> None:
+    def __init__(
+        self,
+        cluster: ClusterFolder,
+        folder: RunFolder,
+        log_in: LogIn,
+        batch: BatchSystem | None = None,
+    ) -> None:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._cluster, self._folder, self._log_in = cluster, folder, log_in
+        self._cluster, self._folder = cluster, folder
+        self._log_in, self._batch = log_in, batch
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="returning hosts", daemon=True)
 
@@ -51,9 +60,14 @@ class ReturningHosts:
         while not self._over.wait(EVERY_S):
             # One that is not there yet, or a run that is being changed: later.
             with suppress(PsclustError):
-                for name in read_plan(self._folder).lost:
+                for name in self._lost():
                     with changing_alone(self._folder):
                         self._take_back(name)
+
+    def _lost(self) -> Sequence[str]:
+        lost = read_plan(self._folder).lost
+        kept = self._batch.wanted_back(lost) if self._batch is not None and lost else {}
+        return [name for name in lost if name not in kept]
 
     def _take_back(self, name: str) -> None:
         run = find_live_run(self._cluster, self._folder, read_status(self._folder))

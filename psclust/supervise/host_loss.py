@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from psclust.plan.task_plan import Plan
 from psclust.spec.jobs import FAIL
 from psclust.supervise.events import HostLost, Move, Note, Outcome, Stage
 from psclust.supervise.fewer_workers import dropped, is_dispensable
@@ -90,6 +91,12 @@ def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Out
     return replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
 
 
+def taken_back(state: RunState, plan: Plan) -> list[str]:
+    """The hosts that were lost, or that an earlier plan left, and `plan` has again."""
+    left = {*state.plan.lost} & {*state.leaving} if state.plan is not None else set()
+    return sorted({*state.lost, *left} - {*plan.lost})
+
+
 def with_hosts_back(state: RunState, hosts: Sequence[str]) -> RunState:
     """These hosts have an agent again, which runs nothing yet."""
     if not hosts:
@@ -97,6 +104,7 @@ def with_hosts_back(state: RunState, hosts: Sequence[str]) -> RunState:
     return replace(
         state,
         lost=tuple(host for host in state.lost if host not in hosts),
+        leaving=tuple(host for host in state.leaving if host not in hosts),
         missed=tuple(event for event in state.missed if event.host not in hosts),
     )
 

@@ -28,6 +28,7 @@ from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
 from psclust.supervise.exit_code import ended_by_signal
 from psclust.supervise.explain import Evidence, Seen
+from psclust.supervise.host_loss import taken_back
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.memory_growth import MemoryGrowth
 from psclust.supervise.pace import Pace
@@ -148,8 +149,7 @@ class Supervisor:
         lost, or is to wait for a training that is over."""
 
         def work() -> RunStatus:
-            there = {host for host in self._state.lost if self._transport.has_agent(host)}
-            joined = tuple(sorted(there - {*plan.lost}))
+            joined = tuple(filter(self._transport.has_agent, taken_back(self._state, plan)))
             self._refuse_lost(plan, joined)
             if save and is_training_over(self._state):
                 raise UsageError(f"{self.name}: the training is over, and the run is about to end.")

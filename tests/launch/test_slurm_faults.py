@@ -127,6 +127,41 @@ def test_workers_join_on_spare_slots_and_leave_a_drained_node(
 
 
 @pytest.mark.long
+@pytest.mark.tensorflow
+def test_workers_leave_a_drained_node_for_none_and_come_back_to_it(
+    spare: CommandBed, slurm: SlurmBed
+) -> None:
+    run = growing(
+        spare,
+        "between-graph --async",
+        jobs={"ps": 1, "worker": {"min": 2, "max": 5}},  # on all six slots
+        examples=20_000,
+        up=(),
+        hosts="slurm",
+    )
+    running = spare.start("up")
+    spare.command = PSCLUST  # for what follows, from outside of the allocation
+    run.reach(10, "worker:4")
+    needed = {spare.wait_for(task, "running").host for task in ("worker:0", "ps:0")}
+    node = next(name for name in ("n1", "n2", "n3") if name not in needed)
+    there = [task.task for task in spare.status().tasks if task.host == node]
+    slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=repair")
+    try:
+        for task in there:
+            spare.wait_for(task, "dropped")
+        run.reach(run.step("worker:0") + 20, "worker:0")
+    finally:
+        slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    running.until(f"{node} is back: ")
+    for task in there:
+        assert spare.wait_for(task, "running", attempt=2).host == node
+    assert run.attempts()["worker:0"] == run.attempts()["ps:0"] == 1
+    run.hurry()
+    assert running.wait() == 0, running.output
+    assert set(run.used()) == {2}
+
+
+@pytest.mark.long
 def test_a_node_that_is_cut_off_is_replaced(spare: CommandBed, slurm: SlurmBed) -> None:
     running = start(spare, workers=3, lasts_s=1000)
     slurm[0].cut()
