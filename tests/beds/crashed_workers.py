@@ -10,28 +10,31 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
 _LINES = 60  # of the stacks
 _said: list[str] = []
+_stacks = pytest.StashKey[TextIO]()
 
 
-def _stacks(pid: int) -> Path:
+def _path(pid: int) -> Path:
     return Path(tempfile.gettempdir()) / f"crashed-worker-{pid}.stacks"
 
 
 @pytest.hookimpl(trylast=True)  # after pytest's own, whose stacks get lost among all the output
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
-        faulthandler.enable(_stacks(os.getpid()).open("w", encoding="utf-8"))
+        config.stash[_stacks] = _path(os.getpid()).open("w", encoding="utf-8")
+        faulthandler.enable(config.stash[_stacks])
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)  # after pytest's own, which disables the handler
 def pytest_unconfigure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
-        _stacks(os.getpid()).unlink(missing_ok=True)
+        config.stash[_stacks].close()
+        _path(os.getpid()).unlink(missing_ok=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -47,7 +50,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     _said.append(f"{node.gateway.id}, process {process.pid}, ended with {how}")
     with suppress(OSError):
-        path = _stacks(process.pid)
+        path = _path(process.pid)
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         # The thread that crashed comes last.
         _said.extend(lines[:1] + lines[1:][-_LINES:])

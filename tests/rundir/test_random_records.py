@@ -93,10 +93,12 @@ def test_a_status_is_read_or_the_run_has_ended_without_one(
     lock = ClusterFolder(folder.path.parent).lock()
     assert lock is not None
     try:
-        assert read_status(folder).name
+        live = read_status(folder)
+        assert RunStatus.from_json(live.to_json()) == live
     except NoRunError as error:
         assert str(error) == "demo: the run has not begun yet."  # noqa: PT017
-    os.close(lock)
+    finally:
+        os.close(lock)
 
 
 @given(
