@@ -16,10 +16,10 @@ _ALWAYS = ("time", "run_s", "kind")
 _TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("time", "run_s", "after_s", "delay_s", "limit_s"), float),
     **dict.fromkeys(("kind", "name", "run", "psclust", "python", "task", "host"), str),
-    **dict.fromkeys(("stage", "signal"), str),
+    **dict.fromkeys(("stage", "signal", "reason", "text"), str),
     **dict.fromkeys(("format", "attempt", "pid", "records", "number"), int),
     **dict.fromkeys(("exit_code", "step"), int | None),
-    **dict.fromkeys(("address", "reason", "text", "phase", "cause"), str | None),
+    **dict.fromkeys(("address", "phase", "cause"), str | None),
     **dict.fromkeys(("tasks", "hosts", "changed", "removed", "collateral"), _TEXTS),
     **dict.fromkeys(("joined", "left", "dropped"), _TEXTS),
     "ok": bool,

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beds.damage import DATA, damaged, likely
@@ -101,6 +101,7 @@ def test_a_status_is_read_or_the_run_has_ended_without_one(
         os.close(lock)
 
 
+@example([json.dumps({**event("restart"), "reason": None}).encode()])
 @given(
     st.lists(st.sampled_from(EVENTS).flatmap(likely) | damaged(json.dumps(EVENTS[2])), max_size=3)
 )
