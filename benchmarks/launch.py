@@ -78,7 +78,6 @@ def main() -> None:
         if by_hand:
             show(count, "by hand", by_hand, psclust)
         print(f"{count:>7}  {'memory':<8}  {statistics.median(memory_alone):>8.2f}", flush=True)
-        found.append(rows.Row("launch", str(count), "memory alone", "s", memory_alone))
         for way, rounds in (("psclust", psclust), ("by hand", by_hand)):
             found.append(
                 rows.Row("launch", str(count), way, "s", [each.seconds for each in rounds])
@@ -86,6 +85,7 @@ def main() -> None:
             found.append(
                 rows.Row("launch", str(count), way, "MB a server", [each.pss for each in rounds])
             )
+        found.append(rows.Row("launch", str(count), "memory alone", "s", memory_alone))
     rows.write(options.json, [row for row in found if row.rounds])
 
 
