@@ -28,12 +28,17 @@ def test_left():
 def test_the_end_of_each_crashed_process_is_told(tmp_path: Path) -> None:
     (tmp_path / "test_crash.py").write_text(_CRASH)
     words = ("-m", "pytest", "-q", "-n1", "-p", "beds.crashed_workers", "-p", "no:kmock")
+    own = {
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "TMPDIR": str(tmp_path),
+        "PYTEST_ADDOPTS": "",
+    }
     done = subprocess.run(
         [sys.executable, *words, "test_crash.py"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(tmp_path)},
+        env=os.environ | own,
         check=False,
     )
     said = done.stdout.partition("= crashed workers =")[2]
