@@ -91,7 +91,7 @@ def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Out
     return replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
 
 
-def taken_back(state: RunState, plan: Plan) -> list[str]:
+def hosts_back(state: RunState, plan: Plan) -> list[str]:
     """The hosts that were lost, or that an earlier plan left, and `plan` has again."""
     left = {*state.plan.lost} & {*state.leaving} if state.plan is not None else set()
     return sorted({*state.lost, *left} - {*plan.lost})

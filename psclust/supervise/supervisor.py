@@ -28,7 +28,7 @@ from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
 from psclust.supervise.exit_code import ended_by_signal
 from psclust.supervise.explain import Evidence, Seen
-from psclust.supervise.host_loss import taken_back
+from psclust.supervise.host_loss import hosts_back
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.memory_growth import MemoryGrowth
 from psclust.supervise.pace import Pace
@@ -149,7 +149,7 @@ class Supervisor:
         lost, or is to wait for a training that is over."""
 
         def work() -> RunStatus:
-            joined = tuple(filter(self._transport.has_agent, taken_back(self._state, plan)))
+            joined = tuple(filter(self._transport.has_agent, hosts_back(self._state, plan)))
             self._refuse_lost(plan, joined)
             if save and is_training_over(self._state):
                 raise UsageError(f"{self.name}: the training is over, and the run is about to end.")

@@ -28,9 +28,9 @@ def typed(line: str) -> list[str]:
 
 
 @contextmanager
-def variables(own: Mapping[str, str]) -> Iterator[None]:
+def _variables(own: Mapping[str, str]) -> Iterator[None]:
     """Sets them in this process. No others are touched, not even by the same value: a thread in C
-    (of gRPC, of TensorFlow) that reads one at that moment ends the process."""
+    (of gRPC, of TensorFlow) may read one at that moment, and then the process may end."""
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:
@@ -145,7 +145,7 @@ class CommandBed:
         folder, said = os.getcwd(), io.StringIO()
         try:
             os.chdir(self.folder)
-            with variables(self._own()), redirect_stdout(said), redirect_stderr(said):
+            with _variables(self._own()), redirect_stdout(said), redirect_stderr(said):
                 code = run(args)
         finally:
             os.chdir(folder)

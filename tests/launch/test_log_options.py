@@ -93,7 +93,7 @@ def test_wrong_options_are_explained(bed: CommandBed) -> None:
 def test_tasks_without_output_are_said_to_have_none(bed: CommandBed) -> None:
     script = "test $0 = 0 || echo word; until [ -e finish ]; do sleep 0.02; done"
     up = bed.start("up", "--ps", "0", "--workers", "2", "--", "bash", "-c", script, "{task_index}")
-    up.until("word")
+    up.until("worker:1 | word")
     assert bed.done_here("logs") == "worker:1 | word\n"
     assert bed.done_here("logs", "worker:0") == "worker:0 has printed nothing yet.\n"
     assert bed.done_here("logs", "-n", "0") == ""

@@ -25,7 +25,7 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.explain import Evidence, explain
-from psclust.supervise.host_loss import taken_back
+from psclust.supervise.host_loss import hosts_back
 from psclust.supervise.run_state import RunPhase, TaskPhase
 from psclust.supervise.state_machine import transition
 
@@ -62,10 +62,10 @@ def test_a_host_that_was_left_is_taken_back_and_may_be_left_again() -> None:
     run = up(None)
     first, second = run.plan, without(run.plan, W2)
     run.at(40, WANTED)
-    assert taken_back(run.state, first) == []  # no plan has left it yet
+    assert hosts_back(run.state, first) == []  # no plan has left it yet
     run.at(40, Apply(second))
-    assert taken_back(run.state, second) == []
-    assert taken_back(run.state, first) == ["c"]
+    assert hosts_back(run.state, second) == []
+    assert hosts_back(run.state, first) == ["c"]
     run.at(42, Exited(W2, 0))
     run.at(43, Started(W2, 9))
     run.at(60, Apply(first, joined=("c",)))
