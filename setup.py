@@ -44,9 +44,9 @@ WIRE = [
     "tls",
 ]
 LIBRARIES = {
-    "server_shim": ["server_shim", "admission", "peer_owner"],
-    "kernels": [*KERNELS, *WIRE, "tensorflow_private"],
-    "tls": ["tls", "carry", "admission", "peer_owner"],
+    "server_shim": ["server_shim", "admission", "peer_owner", "variables"],
+    "kernels": [*KERNELS, *WIRE, "tensorflow_private", "variables"],
+    "tls": ["tls", "carry", "admission", "peer_owner", "variables"],
 }
 PLAIN: Any = {
     "optional": True,

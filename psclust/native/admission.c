@@ -4,6 +4,7 @@
  * The file PSCLUST_STRANGERS gets a line of fixed length: how many connections were closed, by all
  * attempts of the task, and of whom the last was. */
 #include "admission.h"
+#include "variables.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -84,7 +85,7 @@ static int is_listed(const char *list, const struct in6_addr *address) {
 
 /* Adds one to the count in the file; returns the new one. */
 static unsigned long long add_one(const char *whom) {
-    const char *path = getenv("PSCLUST_STRANGERS");
+    const char *path = variable(PSCLUST_STRANGERS);
     static unsigned long long here;
     unsigned long long count = ++here;
     char line[LINE + 1] = {0};
@@ -137,7 +138,7 @@ static void say_that_users_are_unknown(void) {
 }
 
 int is_admitted(int fd) {
-    const char *list = getenv("PSCLUST_ADMIT");
+    const char *list = variable(PSCLUST_ADMIT);
     struct sockaddr_storage name;
     socklen_t size = sizeof name;
     End own, peer;

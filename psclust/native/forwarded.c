@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "forwarded.h"
+#include "variables.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +27,7 @@ typedef struct {
 static SSL_CTX *context;
 
 int is_forwarded(void) {
-    return getenv("PSCLUST_FORWARDER") != NULL;
+    return variable(PSCLUST_FORWARDER) != NULL;
 }
 
 /* Of Linux's abstract sockets, which are no files. */
@@ -88,7 +89,7 @@ static int parse(Answer *answer, size_t size) {
 static int ask(int64_t port, int64_t id, Answer *answer) {
     struct timeval limit = {.tv_sec = LIMIT_S};
     struct sockaddr_un address;
-    socklen_t size = named(&address, getenv("PSCLUST_FORWARDER"));
+    socklen_t size = named(&address, variable(PSCLUST_FORWARDER));
     char question[64];
     int length = snprintf(question, sizeof question, "%lld %lld", (long long)port, (long long)id);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -111,7 +112,7 @@ static int ask(int64_t port, int64_t id, Answer *answer) {
 
 int beside_forwarder(void) {
     struct sockaddr_un address;
-    socklen_t size = named(&address, getenv("PSCLUST_FORWARDER"));
+    socklen_t size = named(&address, variable(PSCLUST_FORWARDER));
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, size) == 0 && is_own(fd) &&
         send(fd, "-1 0", 4, MSG_NOSIGNAL) == 4)

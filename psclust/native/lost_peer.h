@@ -3,13 +3,15 @@
 #ifndef PSCLUST_LOST_PEER_H
 #define PSCLUST_LOST_PEER_H
 
+#include "variables.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 static inline void notice_a_lost_peer(int fd) {
-    const char *wanted = getenv("PSCLUST_PEER_TIMEOUT");
+    const char *wanted = variable(PSCLUST_PEER_TIMEOUT);
     int seconds = wanted != NULL ? atoi(wanted) : 0;
     if (seconds < 3 || seconds > 36000)
         seconds = 60;

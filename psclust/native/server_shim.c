@@ -30,6 +30,7 @@
 #define _GNU_SOURCE
 #include "admission.h"
 #include "lost_peer.h"
+#include "variables.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -91,14 +92,14 @@ static int narrow(int fd, Address *address, struct in_addr to) {
 }
 
 static int is_task(const Address *address) {
-    const char *cluster = getenv("PSCLUST_CLUSTER"); /* {"ps":["10.0.0.1:2222"]} */
+    const char *cluster = variable(PSCLUST_CLUSTER); /* {"ps":["10.0.0.1:2222"]} */
     char end[sizeof ":65535\""];
     snprintf(end, sizeof end, ":%u\"", (unsigned)port_of(address));
     return cluster != NULL && port_of(address) != 0 && strstr(cluster, end) != NULL;
 }
 
 static int is_reserved(const Address *address) {
-    const char *reserved = getenv("PSCLUST_PORT");
+    const char *reserved = variable(PSCLUST_PORT);
     return reserved != NULL && port_of(address) != 0 && atoi(reserved) == port_of(address);
 }
 
@@ -144,7 +145,7 @@ static int is_server(const void *caller) {
 
 int bind(int fd, const struct sockaddr *address, socklen_t length) {
     __typeof__(bind) *own = dlsym(RTLD_NEXT, "bind");
-    const char *wanted = getenv("PSCLUST_BIND");
+    const char *wanted = variable(PSCLUST_BIND);
     Address copy = internet(address, length);
     struct in_addr to;
     int saved = errno, on = 1, reserved = is_reserved(&copy);

@@ -16,6 +16,7 @@
 #include "wire.h"
 #include "connection.h"
 #include "forwarded.h"
+#include "variables.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -293,7 +294,7 @@ static int listening_as(Ticket *ticket) {
         ticket->port &= INT64_MAX;
         return listening_for(ticket->port);
     }
-    fd = listening_within(getenv("PSCLUST_PORTS"));
+    fd = listening_within(variable(PSCLUST_PORTS));
     if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &size) == 0)
         ticket->port = ntohs(address.sin6_port); /* at the same place in both kinds of address */
     return fd;

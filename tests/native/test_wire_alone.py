@@ -25,7 +25,16 @@ SOURCES = [
     Path(__file__).with_name("wire_alone.c"),
     *(
         NATIVE / f"{name}.c"
-        for name in ("wire", "connection", "messages", "cancelled", "channel", "forwarded", "tls")
+        for name in (
+            "wire",
+            "connection",
+            "messages",
+            "cancelled",
+            "channel",
+            "forwarded",
+            "tls",
+            "variables",
+        )
     ),
 ]
 MOST_HELD_BYTES = 1 << 26

@@ -34,7 +34,7 @@ from psclust.testing.wait import wait_until
 pytestmark = pytest.mark.process
 
 NATIVE = Path(psclust.__file__).parent / "native"
-SOURCES = [NATIVE / f"{name}.c" for name in ("server_shim", "admission", "peer_owner")]
+SOURCES = [NATIVE / f"{name}.c" for name in ("server_shim", "admission", "peer_owner", "variables")]
 
 BIND = """
 import os, socket, sys
