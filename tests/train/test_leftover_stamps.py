@@ -16,7 +16,7 @@ import psclust
 from psclust.replication.sync.messages import Kind
 from psclust.replication.sync.participant import BarrierParticipant
 from psclust.replication.sync.participant_ops import ParticipantOps
-from psclust.replication.sync.stream_channel import announce, stamp_of, stamps
+from psclust.replication.sync.stamps import announce, stamp_of, stamps
 
 pytestmark = pytest.mark.tensorflow
 

@@ -17,7 +17,7 @@ from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier_channel import Channel
 from psclust.replication.sync.messages import MESSAGE_SHAPE, Kind, Message, Token, position
-from psclust.replication.sync.stream_channel import bring_updated, push_streamed
+from psclust.replication.sync.stamps import bring_updated
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.cell import Cell, Mark, cell
@@ -31,7 +31,7 @@ class ParticipantOps:
     needs `incarnation` and `round`, and gives (token, loss, examples and the part that they are
     from, the time at which the gradient was computed in seconds since the epoch, and for each ps
     the values of its `stamps`).
-    stamps: those that a step takes on each ps, see `stream_channel`; run alone, each gives the next
+    stamps: those that a step takes on each ps, see `bring_updated`; run alone, each gives the next
     of its queue. next_step: int64 scalar, the global step that `step` leads to. send: sends a
     message of `kind` without a gradient. token: waits for this worker's next token, an encoded
     `Token`. pull: reads all variables into the worker's copies, for a step that does not follow the
@@ -73,7 +73,7 @@ def participant_ops(
         if tower.input.taken is not None:
             message += _in_field("part", tower.input.taken[0, 0])
     pushes = _pushed(tower, channel, worker, replica, message, settings)
-    brought, stamps = bring_updated(channel.stream, replica) if channel.stream else ([], [])
+    brought, stamps = bring_updated(channel.copies, replica)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             sent = channel.messages.enqueue(message)
@@ -95,7 +95,7 @@ def participant_ops(
             next_step=next_step,
             send=channel.messages.enqueue(other),
             token=moved(channel.tokens[replica].dequeue(), layout.client),
-            pull=pull(channel.stream.copies) if channel.stream else None,
+            pull=pull(channel.copies) if channel.copies else None,
             # In an all-reduce, a gradient waits for those of other replicas.
             computed=None if channel.all_reduce else last.mark(),
         )
@@ -112,18 +112,19 @@ def _pushed(
     """The ops that push the gradients. The round is taken from the `message`, which waits for the
     batch: when the data has ended nothing may be pushed, not even a gradient that does not depend
     on the batch."""
-    streamed = channel.stream is not None
+    streamed = bool(channel.copies)
     sent = send_gradients(tower.contributions, worker, settings.wire_dtype, in_turn=streamed)
-    devices = [variable.device for _, variable in sent]
-    rounds = _on_each(message, "round", devices)
-    if channel.stream is not None:
-        gradients, examples = [g for g, _ in sent], _on_each(message, "examples", devices)
-        return push_streamed(channel.stream, replica, gradients, examples, rounds)
+    rounds = _on_each(message, "round", [variable.device for _, variable in sent])
+    examples = _on_each(message, "examples", channel.examples)
+    counted = [
+        push(accumulator, at(device, tf.cast, examples[device], tf.float64), rounds[device])
+        for device, accumulator in channel.examples.items()
+    ]
     accumulators = channel.accumulators
     if channel.needed is not None:
         accumulators = own_accumulators(tower.contributions, replica)
     pairs = zip(accumulators, sent, strict=True)
-    return [push(a, gradient, rounds[v.device]) for a, (gradient, v) in pairs]
+    return [*counted, *(push(a, gradient, rounds[v.device]) for a, (gradient, v) in pairs)]
 
 
 def _in_field(field: str, value: Tensor) -> Tensor:

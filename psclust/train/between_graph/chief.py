@@ -86,7 +86,7 @@ class Chief(Replica):
     def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
-            take_over(setup, ops.stream, ops.marks)
+            take_over(setup, ops, ops.stream)
         source = self.variables.prepare(
             setup,
             self.saver.checkpoints,

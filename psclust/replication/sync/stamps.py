@@ -1,7 +1,7 @@
-"""The queues and accumulators that a streamed round has on each ps, and a worker's ops on them.
+"""In a streamed round, a worker learns that variables have been updated by a *stamp*, the round, in
+a queue beside them.
 
-A worker learns that variables have been updated by a *stamp*, the round, in a queue beside them. It
-waits for the stamp and reads the variables in the same part of its graph, so waiting costs no
+It waits for the stamp and reads the variables in the same part of its graph, so waiting costs no
 message. Each worker has a queue of its own for each group of variables: from one that several
 share, a worker that is a round ahead could take the stamp of a slower one.
 
@@ -12,75 +12,19 @@ round, and pulls the variables again, because it has read them too soon.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.replication.by_device import at
 from psclust.replication.passes.local_copies import LocalCopy, bring
-from psclust.replication.sync.arrivals import Arrivals, arrivals_of, inlet_of
-from psclust.replication.tf_types import Accumulator, Operation, Tensor, Variable
+from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.wire.differences import last_difference
 
 
-@dataclass(frozen=True)
-class StreamChannel:
-    """The part of the channel for streamed rounds. arrivals: one for each pair of
-    `Tower.contributions`. examples: the accumulator of the number of examples on each ps that has a
-    variable, by its device. copies: of this worker."""
-
-    arrivals: Sequence[Arrivals]
-    examples: Mapping[str, Accumulator]
-    copies: Sequence[LocalCopy]
-
-
-def stream_channel(
-    variables: Sequence[Variable], copies: Sequence[LocalCopy], workers: int
-) -> StreamChannel:
-    """Creates the queues and accumulators in the current graph, on each ps that has one of the
-    `variables`."""
-    examples = {}
-    for device in dict.fromkeys(variable.device for variable in variables):
-        with tf.device(device):
-            # SUM, as in `accumulator_for`.
-            kind = tf.compat.v1.ConditionalAccumulator
-            examples[device] = kind(
-                tf.float64, shape=[], shared_name="psclust/examples", reduction_type="SUM"
-            )
-    return StreamChannel(
-        [arrivals_of(variable, workers) for variable in variables], examples, copies
-    )
-
-
-def push_streamed(
-    channel: StreamChannel,
-    worker: int,
-    gradients: Sequence[Tensor],
-    examples: Mapping[str, Tensor],
-    rounds: Mapping[str, Tensor],
-) -> list[Operation]:
-    """The ops that push this worker's gradients, and its number of examples to each ps. examples,
-    rounds: by the device of the ps."""
-    pushed = [
-        push_examples(channel, device, examples[device], rounds[device])
-        for device in channel.examples
-    ]
-    for arrivals, gradient in zip(channel.arrivals, gradients, strict=True):
-        pushed.append(arrivals.push(inlet_of(worker), gradient, rounds[arrivals.variable.device]))
-    return pushed
-
-
-def push_examples(
-    channel: StreamChannel, device: str, examples: Tensor, round_: Tensor
-) -> Operation:
-    with tf.device(device):
-        return channel.examples[device].apply_grad(tf.cast(examples, tf.float64), local_step=round_)
-
-
 def bring_updated(
-    channel: StreamChannel, worker: int
+    copies: Sequence[LocalCopy], worker: int
 ) -> tuple[list[Operation], Sequence[Sequence[Tensor]]]:
     """(the ops that bring a worker's copies up to date, each when its variable has been updated;
     the stamps that they wait for on each ps, int64 scalars)."""
@@ -96,7 +40,7 @@ def bring_updated(
                 for c in group
             ]
 
-    brought = bring(channel.copies, arriving).values()
+    brought = bring(copies, arriving).values()
     return [operation for each in brought for operation in each], list(taken.values())
 
 
