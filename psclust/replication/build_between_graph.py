@@ -53,7 +53,7 @@ class BetweenGraph:
     def streamed(self) -> Sequence[str]:
         """The variables of which a step needs a gradient of every worker, by name; none if steps
         are not streamed."""
-        if self.participant is None or self.participant.pull is None:
+        if self.participant is None or not self.participant.pull:
             return ()
         return [variable.op.name for _, variable in self.tower.contributions]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from psclust.replication.sync.stamps import announce, stamp_of, stamps
+from psclust.replication.sync.stamps import announce, stamps
 
 pytestmark = pytest.mark.tensorflow
 
@@ -15,7 +15,7 @@ def test_each_worker_gets_its_own_stamps_in_their_order(session: tf.compat.v1.Se
     round_ = tf.compat.v1.placeholder(tf.int64, [1])
     enqueued = announce([variable], [round_, round_[:0], round_], [])
     sizes = [stamps([variable], worker).size() for worker in range(3)]
-    taken = stamp_of([variable], 2)
+    taken = stamps([variable], 2).dequeue()
     for number in (3, 5):
         session.run(enqueued, {round_: [number]})
     assert session.run(sizes) == [2, 0, 2]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.by_device import at, joined, moved
+from psclust.replication.by_device import at, moved
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.passes.local_copies import pull
 from psclust.replication.passes.sending import send_gradients
@@ -29,25 +29,22 @@ class ParticipantOps:
 
     step: computes and pushes one gradient, sends its message, and waits for the next token. It
     needs `incarnation` and `round`, and gives (token, loss, examples and the part that they are
-    from, the time at which the gradient was computed in seconds since the epoch, and for each ps
-    the values of its `stamps`).
-    stamps: those that a step takes on each ps, see `bring_updated`; run alone, each gives the next
-    of its queue. next_step: int64 scalar, the global step that `step` leads to. send: sends a
-    message of `kind` without a gradient. token: waits for this worker's next token, an encoded
-    `Token`. pull: reads all variables into the worker's copies, for a step that does not follow the
-    update of the one before; None without copies. computed: the last round whose gradient this
-    worker has computed; None if that waits for other replicas.
+    from, the time at which the gradient was computed in seconds since the epoch).
+    next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind`
+    without a gradient. token: waits for this worker's next token, an encoded `Token`. pull: reads
+    all variables into the worker's copies, and empties its queues of stamps, for a step that does
+    not follow the update of the one before; none without copies. computed: the last round whose
+    gradient this worker has computed; None if that waits for other replicas.
     """
 
     kind: Tensor
     incarnation: Tensor
     round: Tensor
     step: Sequence[Tensor]
-    stamps: Sequence[Sequence[Tensor]]
     next_step: Tensor
     send: Operation
     token: Tensor
-    pull: Operation | None = None
+    pull: Sequence[Operation] = ()
     computed: Mark | None = None
 
 
@@ -73,14 +70,14 @@ def participant_ops(
         if tower.input.taken is not None:
             message += _in_field("part", tower.input.taken[0, 0])
     pushes = _pushed(tower, channel, worker, replica, message, settings)
-    brought, stamps = bring_updated(channel.copies, replica)
+    brought, emptied = bring_updated(channel.copies, replica)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             sent = channel.messages.enqueue(message)
         with tf.control_dependencies([sent]):
             token = channel.tokens[replica].dequeue()
-    token, *taken = _fetched(token, stamps, layout)
     with tf.device(layout.client):
+        token = tf.identity(token)
         next_step = token[position(Token, "step")]
     computed, last = _computed(tower, worker, round_)
     with tf.device(tower.loss.device), tf.control_dependencies(brought):
@@ -90,12 +87,11 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, _read(tower), computed, *taken),
-            stamps=stamps,
+            step=(token, loss, _read(tower), computed),
             next_step=next_step,
             send=channel.messages.enqueue(other),
             token=moved(channel.tokens[replica].dequeue(), layout.client),
-            pull=pull(channel.copies) if channel.copies else None,
+            pull=[pull(channel.copies), *emptied] if channel.copies else (),
             # In an all-reduce, a gradient waits for those of other replicas.
             computed=None if channel.all_reduce else last.mark(),
         )
@@ -147,26 +143,6 @@ def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
         noted = last.set(tf.identity(round_))
         with tf.control_dependencies([noted]):
             return tf.timestamp(), last
-
-
-def _fetched(
-    token: Tensor, stamps: Iterable[Sequence[Tensor]], layout: DeviceLayout
-) -> list[Tensor]:
-    """(the token, the stamps of each ps), brought to the client in one message from each ps. The
-    token is on the first."""
-    together = joined({each[0].device: each for each in stamps})
-    here = [each for each in together if each.device == layout.parameters]
-    with tf.device(layout.parameters):
-        message = tf.concat([*here, token], 0)
-    with tf.device(layout.client):
-        *found, token = tf.split(message, [*(each.shape[0] for each in here), -1])
-    return [
-        token,
-        *(
-            found[0] if each.device == layout.parameters else moved(each, layout.client)
-            for each in together
-        ),
-    ]
 
 
 def _read(tower: Tower) -> Tensor:

@@ -5,9 +5,9 @@ It waits for the stamp and reads the variables in the same part of its graph, so
 message. Each worker has a queue of its own for each group of variables: from one that several
 share, a worker that is a round ahead could take the stamp of a slower one.
 
-A stamp may be of an older round, for which an earlier process of the worker did not wait. A step
-takes one stamp of each queue and tells which: the worker then takes those that are left up to its
-round, and pulls the variables again, because it has read them too soon.
+A stamp may be left of an older round, for which an earlier process of the worker did not wait. So a
+worker empties its queues whenever it pulls its variables: it has a token then, and no variable is
+updated before it has pushed its gradient.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.by_device import at
 from psclust.replication.passes.local_copies import LocalCopy, bring
 from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.wire.differences import last_difference
@@ -25,23 +24,24 @@ from psclust.replication.wire.differences import last_difference
 
 def bring_updated(
     copies: Sequence[LocalCopy], worker: int
-) -> tuple[list[Operation], Sequence[Sequence[Tensor]]]:
+) -> tuple[list[Operation], list[Operation]]:
     """(the ops that bring a worker's copies up to date, each when its variable has been updated;
-    the stamps that they wait for on each ps, int64 scalars)."""
-    taken: dict[str, list[Tensor]] = {}
+    those that empty the queues of the stamps by which they know)."""
+    emptied: list[Operation] = []
 
     def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
-        device, variables = group[0].variable.device, [copy.variable for copy in group]
-        stamp = stamp_of(variables, worker)
-        taken.setdefault(device, []).append(stamp)
-        with tf.device(device), tf.control_dependencies([stamp]):
-            return [
-                c.variable.read_value() if c.sent is None else last_difference(c.sent).read()
-                for c in group
-            ]
+        queue = stamps([copy.variable for copy in group], worker)
+        with tf.device(group[0].variable.device):
+            emptied.append(queue.dequeue_many(queue.size()).op)
+            # Waiting for it holds no thread of the ps.
+            with tf.control_dependencies([queue.dequeue()]):
+                return [
+                    c.variable.read_value() if c.sent is None else last_difference(c.sent).read()
+                    for c in group
+                ]
 
     brought = bring(copies, arriving).values()
-    return [operation for each in brought for operation in each], list(taken.values())
+    return [operation for each in brought for operation in each], emptied
 
 
 def stamps(variables: Sequence[Variable], worker: int) -> Any:
@@ -62,8 +62,3 @@ def announce(
     for each worker the stamp, int64 [1], or none, int64 [0], on the ps."""
     with tf.device(variables[0].device), tf.control_dependencies(list(after)):
         return [stamps(variables, worker).enqueue_many(own) for worker, own in enumerate(rounds)]
-
-
-def stamp_of(variables: Sequence[Variable], worker: int) -> Tensor:
-    """The next stamp for the worker, int64 scalar. Waiting for it holds no thread of the ps."""
-    return at(variables[0].device, stamps(variables, worker).dequeue)
