@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psclust.replication.prepared_run import prepare
-from psclust.replication.sync.messages import Kind, Token, decode_token
+from psclust.replication.sync.messages import Kind, Token, decode_messages, decode_token
 from psclust.replication.sync.participant_ops import ParticipantOps
 from psclust.replication.sync.step_watch import StepWatch
 from psclust.replication.tf_types import Session
@@ -63,7 +63,8 @@ class BarrierParticipant:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
         began = time.monotonic()
-        token, loss, (examples, part), computed = self._watched_step()
+        token, loss, message, computed = self._watched_step()
+        (sent,) = decode_messages(message)
         before = self._round
         token = self._accept(decode_token(token))
         # The round after a void one is greater by two, the first of a new barrier by any number:
@@ -72,7 +73,7 @@ class BarrierParticipant:
         applied = self._up_to_date and token.kind is not Kind.LATE
         # The system clock may have been set meanwhile.
         waited_s = min(max(0.0, time.time() - float(computed)), time.monotonic() - began)
-        return SyncStep(token, float(loss), int(examples), applied, waited_s, int(part))
+        return SyncStep(token, float(loss), sent.examples, applied, waited_s, sent.part)
 
     def leave(self) -> Token | None:
         """Reports that this replica has ended its training, and waits until the chief confirms it.

@@ -28,8 +28,8 @@ class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
     step: computes and pushes one gradient, sends its message, and waits for the next token. It
-    needs `incarnation` and `round`, and gives (token, loss, examples and the part that they are
-    from, the time at which the gradient was computed in seconds since the epoch).
+    needs `incarnation` and `round`, and gives (token, loss, the message, the time at which the
+    gradient was computed in seconds since the epoch).
     next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind`
     without a gradient. token: waits for this worker's next token, an encoded `Token`. pull: reads
     all variables into the worker's copies, and empties its queues of stamps, for a step that does
@@ -87,7 +87,7 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, _read(tower), computed),
+            step=(token, loss, message, computed),
             next_step=next_step,
             send=channel.messages.enqueue(other),
             token=moved(channel.tokens[replica].dequeue(), layout.client),
@@ -143,14 +143,6 @@ def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
         noted = last.set(tf.identity(round_))
         with tf.control_dependencies([noted]):
             return tf.timestamp(), last
-
-
-def _read(tower: Tower) -> Tensor:
-    """int64 [2], the examples of a step, and the part that they are from."""
-    data = tower.input
-    with tf.device(data.examples.device):
-        part = tf.zeros([], tf.int64) if data.taken is None else data.taken[0, 0]
-        return tf.stack([data.examples, part])
 
 
 def _placeholder(name: str) -> Tensor:
