@@ -39,7 +39,6 @@ from psclust.replication.sync.stamps import announce
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
-from psclust.replication.update.descent_beside import descent_beside
 from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.differences import difference, last_difference, level
@@ -101,7 +100,7 @@ def stream_ops(
     fences = {each: cell("psclust/fence", tf.int64, [], each) for each in devices}
     members_on = _members_on(fed, workers)
     mean = _mean(channel, [v for _, v in tower.contributions], members_on, fences)
-    applied = apply_update(descent_beside(optimizer), *tower.divide(mean), state, layout, settings)
+    applied = apply_update(optimizer, *tower.divide(mean), state, layout, settings)
     writers = written(changes := state_changes(applied, tower.roots))
     kept = _kept(writers)
     tags, begun = begin_update(changes, lambda device: members_on(device).round, kept)
@@ -182,8 +181,6 @@ def _mean(
         with tf.device(device), tf.control_dependencies([total]):
             allowed = _admitted(fences[device], members_on(device).round)
         with tf.device(device), tf.control_dependencies([allowed]):
-            # What takes the sum apart is held back as well.
-            total = tf.identity(total)
             means.append((scale(total, factors[device]), variable))
     return means
 
