@@ -6,13 +6,9 @@ it has arrived, and goes back at once.
 
 A round may turn out void when some variables have been updated. So a stream first keeps the values
 of all that it will write, for a roll-back. They share the variables' memory until the optimizer
-writes. Three numbers are for the successor of a chief that died:
-
-    tag      on each ps, the last round whose stream has begun there
-    settled  on the first ps, the last round that was counted or rolled back: a ps with a greater
-             tag may be half updated
-    fence    on each ps, set by the successor: a stream of an older round, which may not know that
-             its chief is dead, writes nothing any more, and no update counts it
+writes. For the successor of a chief that died there are the marks of `half_made` and, on each ps, a
+*fence*, which it sets: a stream of an older round, which may not know that its chief is dead,
+writes nothing any more, and no update counts it.
 """
 
 from __future__ import annotations
