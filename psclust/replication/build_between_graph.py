@@ -18,8 +18,10 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
-from psclust.replication.passes.in_order import Passes
-from psclust.replication.passes.local_copies import LocalCopy
+from psclust.replication.passes.crossings import use_own_wire
+from psclust.replication.passes.local_copies import LocalCopy, can_copy_all, copy_locally
+from psclust.replication.passes.narrow import narrow
+from psclust.replication.passes.pulls import pull_once
 from psclust.replication.private_tensorflow import slice_of
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.barrier_channel import build_channel
@@ -53,7 +55,7 @@ class BetweenGraph:
     def streamed(self) -> Sequence[str]:
         """The variables of which a step needs a gradient of every worker, by name; none if steps
         are not streamed."""
-        if self.participant is None or self.participant.pull is None:
+        if self.participant is None or not self.participant.pull:
             return ()
         return [variable.op.name for _, variable in self.tower.contributions]
 
@@ -96,29 +98,31 @@ def build_between_graph(
             else None
         )
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
-    passes = Passes(plan.towers, model.config.wire_dtype)
     copies: Sequence[LocalCopy] = ()
-    if plan.copies and (not sync or _streams(tower, passes, layout.ps)):
+    wire_dtype = model.config.wire_dtype
+    if plan.copies and (not sync or _streams(tower, plan.towers, layout.ps)):
         # The variables may have no value yet when the session of a synchronous worker starts.
-        copies = passes.copies([tower.gradients], together=True, of_session=not sync)
-    passes.pulls()
+        copies = copy_locally(
+            [tower.gradients], plan.towers, wire_dtype, together=True, of_session=not sync
+        )
+    pull_once(wire_dtype)
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
-    if not sync:
+    step, participant, coordinator = None, None, None
+    if sync:
+        refuse_train_op(tower, "synchronous replication")
+        channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
+        participant = participant_ops(tower, channel, layout, replica, updates, model.config)
+        if chief:
+            coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config)
+    else:
         step = tower_step(tower, updates, optimizer, state, layout, replica, model.config, copies)
-        passes.finish()
-        return BetweenGraph(state, tower.input, tower, step, None, None, towers)
-    refuse_train_op(tower, "synchronous replication")
-    channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
-    participant = participant_ops(tower, channel, layout, replica, updates, model.config)
-    coordinator = None
-    if chief:
-        coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config)
-    passes.finish()
-    return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
+    narrow(wire_dtype)
+    use_own_wire()
+    return BetweenGraph(state, tower.input, tower, step, participant, coordinator, towers)
 
 
-def _streams(tower: Tower, passes: Passes, ps: int) -> bool:
+def _streams(tower: Tower, workers: Sequence[str], ps: int) -> bool:
     """Whether a synchronous worker's variables come back while gradients leave: all do or none,
     because a variable that a step pulls as it needs it must not change before the end of the
     step."""
@@ -129,7 +133,7 @@ def _streams(tower: Tower, passes: Passes, ps: int) -> bool:
     for variable in variables:
         sizes = whole if slice_of(variable) is None else shards
         sizes.append(variable.shape.num_elements() * variable.dtype.size)
-    return resources and takes_long(whole, shards, ps) and passes.can_copy_all(tower.gradients)
+    return resources and takes_long(whole, shards, ps) and can_copy_all(tower.gradients, workers)
 
 
 def _build_towers(

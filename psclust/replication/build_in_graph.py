@@ -23,8 +23,10 @@ from psclust.replication.input.replica_input import ReplicaInput, build_input
 from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
 from psclust.replication.passes.batch_first import await_batch
-from psclust.replication.passes.in_order import Passes
-from psclust.replication.passes.local_copies import LocalCopy, refresh
+from psclust.replication.passes.crossings import use_own_wire
+from psclust.replication.passes.local_copies import LocalCopy, copy_locally, refresh
+from psclust.replication.passes.narrow import narrow
+from psclust.replication.passes.pulls import pull_once
 from psclust.replication.passes.sending import send_gradients
 from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes
@@ -68,11 +70,11 @@ def build_in_graph(
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     towers = _build_towers(model, optimizer, layout, plan)
-    passes = Passes(plan.towers, model.config.wire_dtype)
     copies: Sequence[LocalCopy] = ()
+    wire_dtype, gradients = model.config.wire_dtype, [tower.gradients for tower in towers]
     if plan.copies:
-        copies = passes.copies([tower.gradients for tower in towers], together=plan.combined)
-    passes.pulls()
+        copies = copy_locally(gradients, plan.towers, wire_dtype, together=plan.combined)
+    pull_once(wire_dtype)
     if plan.combined:
         steps = [_combined_step(towers, optimizer, state, layout, model.config, plan, copies)]
     else:
@@ -84,7 +86,8 @@ def build_in_graph(
             tower_step(tower, updates[i], optimizer, state, layout, i, model.config, own[i])
             for i, tower in enumerate(towers)
         ]
-    passes.finish()
+    narrow(wire_dtype)
+    use_own_wire()
     inputs = [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)]
     return InGraph(state, steps, inputs, towers, plan.padded)
 

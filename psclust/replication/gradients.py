@@ -36,7 +36,7 @@ def weighted_mean(
     means = []
     for gradients, variable in _by_variable(towers):
         with tf.device(variable.device):
-            means.append((scaled_sum(gradients, factors[variable.dtype.base_dtype]), variable))
+            means.append((scale(add(gradients), factors[variable.dtype.base_dtype]), variable))
     return means
 
 
@@ -77,11 +77,6 @@ def add(gradients: Sequence[Gradient]) -> Gradient:
         indices = tf.concat([gradient.indices for gradient in gradients], 0)
         return tf.IndexedSlices(values, indices, gradients[0].dense_shape)
     return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients])
-
-
-def scaled_sum(gradients: Sequence[Gradient], factor: Tensor) -> Gradient:
-    """`factor` times the sum of gradients of one variable, sparse if all of them are."""
-    return scale(add(gradients), factor)
 
 
 def scale(gradient: Gradient, factor: Tensor) -> Gradient:

@@ -14,7 +14,7 @@ from tensorflow.python.ops.variables import PartitionedVariable
 from tensorflow.python.training.slot_creator import create_slot
 from tensorflow.python.util.dispatch import register_dispatchable_type
 
-from psclust.replication.tf_types import Graph, Operation, Optimizer, Session, Tensor, Variable
+from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
 
 __all__ = ["PartitionedVariable", "Timeline", "create_slot", "register_dispatchable_type"]
 
@@ -95,12 +95,6 @@ def set_slice(
 def variables_of(saver: Any) -> Any:
     """The variables that a `tf.compat.v1.train.Saver` saves: a list or a dict; None: all."""
     return saver._var_list
-
-
-def learning_rate_of(optimizer: Optimizer) -> Tensor:
-    """Of a `GradientDescentOptimizer`, in the current graph."""
-    optimizer._prepare()
-    return optimizer._learning_rate_tensor
 
 
 def gradient_of(kind: str) -> Callable[..., Any]:

@@ -1,5 +1,4 @@
-"""A worker whose queues have stamps that an earlier process of it has not taken: it pulls once
-more, then steps as before."""
+"""Stamps that an earlier process of a worker has not taken."""
 
 from __future__ import annotations
 
@@ -10,55 +9,34 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toys
+import wide
+from trained import same
 from ways import Train
 
 import psclust
-from psclust.replication.sync.messages import Kind
-from psclust.replication.sync.participant import BarrierParticipant
-from psclust.replication.sync.participant_ops import ParticipantOps
-from psclust.replication.sync.stream_channel import announce, stamp_of, stamps
+from psclust.replication.sync.stamps import announce, stamps
 
 pytestmark = pytest.mark.tensorflow
 
 
-def test_it_takes_what_is_left_and_pulls_once() -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        groups = [tf.compat.v1.get_variable(name, []) for name in "ab"]
-        kind, incarnation, round_ = (tf.compat.v1.placeholder(tf.int64, []) for _ in range(3))
-        # In place of the chief: a token for the next round whenever one is asked for.
-        known, rounds, pulls = (
-            tf.compat.v1.Variable(tf.constant(value, tf.int64), use_resource=True)
-            for value in (0, 100, 0)
-        )
-        token = tf.stack([tf.constant(Kind.GO, tf.int64), known, rounds.assign_add(1), 0])
-        taken = [stamp_of([group], 0) for group in groups]
-        ops = ParticipantOps(
-            kind=kind,
-            incarnation=incarnation,
-            round=round_,
-            step=(token, tf.constant(0.5), tf.constant([4, 0]), tf.timestamp(), tf.stack(taken)),
-            stamps=[taken],
-            next_step=tf.constant(0),
-            send=tf.group(known.assign(incarnation)),
-            token=token,
-            pull=tf.group(pulls.assign_add(1)),
-        )
-        session.run(tf.compat.v1.global_variables_initializer())
-        stamp = tf.compat.v1.placeholder(tf.int64, [1])
-        announced = [announce([group], [stamp], []) for group in groups]
-        for number in (7, 9, 101, 102, 103):
-            session.run(announced[0], {stamp: [number]})
-        for number in (101, 102, 103):
-            session.run(announced[1], {stamp: [number]})
-        participant = BarrierParticipant(session, ops)
-        participant.join()
-        seen = []
-        for _ in range(3):
-            participant.step()
-            seen.append(session.run(pulls))
-        # At its beginning, then because it has read too soon, then no more.
-        assert seen == [1, 2, 2]
-        assert [session.run(stamps([group], 0).size()) for group in groups] == [0, 0]
+class Leaving(tf.compat.v1.train.SessionRunHook):
+    """Puts stamps of older rounds into the queues of two workers before their first step."""
+
+    def __init__(self, variable: Any) -> None:
+        self._put = announce([variable], [tf.constant([7, 9], tf.int64)] * 2, [])
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self._put)
+
+
+def test_those_that_are_left_make_no_worker_read_a_variable_too_soon(train_here: Train) -> None:
+    def model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
+        spec = wide.trained.model_fn(features, labels, mode, params)
+        last = next(v for v in tf.compat.v1.trainable_variables() if v.op.name == "layer3")
+        return spec._replace(training_chief_hooks=[Leaving(last)])
+
+    left = train_here(replace(wide.trained, model_fn=model), "between-graph", sync=True)
+    same(train_here(wide.trained), left)
 
 
 class Waiting(tf.compat.v1.train.SessionRunHook):

@@ -1,4 +1,4 @@
-"""The thread that runs a stream, with streams that take gradients of one round."""
+"""The thread that runs a stream."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import pytest
 import tensorflow as tf
 
 from psclust.replication.sync.actions import Stream
-from psclust.replication.sync.stream_run import OTHER_ROUND, StreamRun
+from psclust.replication.sync.stream_run import StreamRun
 
 pytestmark = pytest.mark.tensorflow
 
 
 class Bench:
-    """Streams that note their members, and take gradients of round 100 alone."""
+    """Streams that note their members, and fail in a round before 100."""
 
     def __init__(self, session: Any) -> None:
         members = tf.compat.v1.placeholder(tf.int64, [3])
         noted = tf.queue.FIFOQueue(-1, [tf.int64], [[3]])
-        with tf.control_dependencies([noted.enqueue(members)]):
-            taken = [tf.constant([100, 100], tf.int64), tf.constant([], tf.int64)]
-            stream = [tf.identity(each) for each in taken]
-        ops: Any = SimpleNamespace(workers=2, members=members, zeros=[], stream=stream)
+        failing = tf.raw_ops.Assert(condition=members[0] >= 100, data=["an older round"])
+        stream = [noted.enqueue(members), failing]
+        ops: Any = SimpleNamespace(workers=2, members=members, stream=stream)
         self._session, self._all = session, noted.dequeue_many(noted.size())
         self.errors: list[Exception] = []
         self.run = StreamRun(session, ops, self.errors.append)
@@ -47,8 +46,8 @@ def test_a_stream_is_run_once_for_its_members(bench: Bench) -> None:
     assert bench.errors == []
 
 
-def test_a_stream_that_takes_a_gradient_of_another_round_says_so(bench: Bench) -> None:
-    bench.run.do(Stream(101, (0, 1)))
-    with pytest.raises(tf.errors.AbortedError, match=OTHER_ROUND):
+def test_the_error_of_a_stream_is_raised_when_it_is_waited_for(bench: Bench) -> None:
+    bench.run.do(Stream(99, (0, 1)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="an older round"):
         bench.run.finish()
     assert len(bench.errors) == 1

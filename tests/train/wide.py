@@ -14,7 +14,7 @@ import tensorflow as tf
 import toys
 
 import psclust
-from psclust.replication.sync.arrivals import arrivals_of
+from psclust.replication.sync.accumulators import accumulator_for, push
 from psclust.testing.wait import wait_until
 
 BATCH, LAYERS = 12, 4
@@ -109,7 +109,7 @@ class Ghost(tf.compat.v1.train.SessionRunHook):
 
     def begin(self) -> None:
         ones = tf.ones(_last().shape)
-        self.push = arrivals_of(_last(), 2).push(1, ones, tf.constant(7, tf.int64))
+        self.push = push(accumulator_for(ones, _last()), ones, tf.constant(7, tf.int64))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         self.steps_left -= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -27,16 +28,12 @@ from psclust.replication.tf_types import Dataset, Graph, Operation, Tensor, Tens
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
-Batch = tuple[Tensors, Tensors, Tensor, Tensor | None]
-"""features, labels, examples, taken: see `ReplicaInput`."""
-
-
 @dataclass(frozen=True)
 class ReplicaInput:
     """features, labels: one batch. examples: int64 scalar, how many examples it has; 0 for padding.
     initializer: starts the input after its first `skip` batches, an int64 placeholder; if
     `endless`, bool scalar, at the beginning.
-    next: builds the batch after this one, as (features, labels, examples, taken).
+    next: builds the same with the batch after this one.
     taken: int64 [batches, 2], the part of the data that each batch of a step is from, and 1, or 0
     for padding; upcoming: of each input, the parts that it reads next. Only where parts are handed
     out, which begin at any batch: `skip` has no effect."""
@@ -47,7 +44,7 @@ class ReplicaInput:
     initializer: Operation
     skip: Tensor
     endless: Tensor
-    next: Callable[[], Batch]
+    next: Callable[[], ReplicaInput]
     taken: Tensor | None = None
     upcoming: Sequence[Upcoming] = ()
 
@@ -78,54 +75,47 @@ def build_input(
         dataset = _divisible(dataset, divisor) if divisor > 1 else _as_large_as_the_first(dataset)
     skip = new_skip() if skip is None else skip
     endless = tf.equal(dataset.cardinality(), tf.data.INFINITE_CARDINALITY)
-    flagged = tf.data.Dataset.zip(
-        (dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1))
-    )
-    if pad:
-        flagged = flagged.concatenate(
-            tf.data.Dataset.zip((dataset.take(1).cache().repeat(), _for_ever(0)))
-        )
-    elif group > 1:
-        flagged = _in_groups(flagged, dataset, group)
-    iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
+    rest = dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip))
+    iterator = _padded(rest, dataset, pad=pad, group=group)
 
-    def following() -> Batch:
+    def following() -> ReplicaInput:
         batch, flag = iterator.get_next()
-        return *features_and_labels(batch), count_examples(batch) * flag, None
+        features, labels = features_and_labels(batch)
+        examples = count_examples(batch) * flag
+        return ReplicaInput(
+            features, labels, examples, iterator.initializer, skip, endless, following
+        )
 
-    features, labels, examples, _ = following()
-    return ReplicaInput(features, labels, examples, iterator.initializer, skip, endless, following)
+    return following()
 
 
 def _handed_out(model: Model, *, pad: bool, group: int) -> ReplicaInput:
     """An input that reads the parts that its client claims, `pad` and `group` as above. Padding is
     made from the first batch of the first part."""
     parts, upcoming = upcoming_parts(model)
-    flagged = tf.data.Dataset.zip((parts, _for_ever(1)))
-    if pad:
-        padding = first_part(model).take(1).cache().repeat()
-        flagged = flagged.concatenate(tf.data.Dataset.zip((padding, _for_ever(0))))
-    elif group > 1:
-        flagged = _in_groups(flagged, first_part(model), group)
-    iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
+    iterator = _padded(parts, first_part(model), pad=pad, group=group)
+    skip, endless = new_skip(), tf.constant(value=False)
 
-    def following() -> Batch:
+    def following() -> ReplicaInput:
         (batch, part), flag = iterator.get_next()
-        examples = count_examples(batch) * flag
-        return *features_and_labels(batch), examples, tf.stack([part, flag])[None]
+        features, labels = features_and_labels(batch)
+        examples, taken = count_examples(batch) * flag, tf.stack([part, flag])[None]
+        start = iterator.initializer, skip, endless
+        return ReplicaInput(features, labels, examples, *start, following, taken, [upcoming])
 
-    features, labels, examples, taken = following()
-    return ReplicaInput(
-        features,
-        labels,
-        examples,
-        iterator.initializer,
-        new_skip(),
-        tf.constant(value=False),
-        following,
-        taken,
-        [upcoming],
-    )
+    return following()
+
+
+def _padded(data: Dataset, first: Dataset, *, pad: bool, group: int) -> Any:
+    """An iterator of the elements of `data`, each with 1, then of copies of the first element of
+    `first`, each with 0, as `build_input` says."""
+    flagged = tf.data.Dataset.zip((data, _for_ever(1)))
+    if pad:
+        padding = tf.data.Dataset.zip((first.take(1).cache().repeat(), _for_ever(0)))
+        flagged = flagged.concatenate(padding)
+    elif group > 1:
+        flagged = _in_groups(flagged, first, group)
+    return tf.compat.v1.data.make_initializable_iterator(flagged)
 
 
 def new_skip() -> Tensor:

@@ -7,14 +7,15 @@ batch is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.input.batches import count_examples, count_rows
-from psclust.replication.input.replica_input import Batch, ReplicaInput
+from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.tf_types import Operation, Tensor, Tensors
 
 
@@ -22,13 +23,7 @@ def split_input(whole: ReplicaInput, towers: int) -> list[ReplicaInput]:
     """The inputs of `towers` towers that split the batches of `whole`, in the current device scope.
     Raises UsageError for a scalar."""
     batches = _Batches(whole, towers)
-    parts = [batches.reader(tower) for tower in range(towers)]
-    return [_with(replace(whole, next=following), following()) for following in parts]
-
-
-def _with(data: ReplicaInput, part: Batch) -> ReplicaInput:
-    features, labels, examples, _ = part
-    return replace(data, features=features, labels=labels, examples=examples)
+    return [batches.part(tower, 0) for tower in range(towers)]
 
 
 @dataclass
@@ -37,32 +32,20 @@ class _Batches:
 
     whole: ReplicaInput
     towers: int
-    _split: list[list[Batch]] = field(default_factory=list)
+    _split: list[list[ReplicaInput]] = field(default_factory=list)
 
-    def reader(self, tower: int) -> Callable[[], Batch]:
-        """A function that returns this tower's part of the next batch with each call."""
-        number = 0
-
-        def following() -> Batch:
-            nonlocal number
-            if number == len(self._split):
-                batch = (
-                    self.whole.next()
-                    if number
-                    else (self.whole.features, self.whole.labels, self.whole.examples, None)
-                )
-                self._split.append(_parts(batch, self.towers))
-            number += 1
-            return self._split[number - 1][tower]
-
-        return following
+    def part(self, tower: int, number: int) -> ReplicaInput:
+        """The part that a tower has of batch `number`, from 0 on."""
+        if number == len(self._split):
+            self._split.append(_parts(self.whole.next() if number else self.whole, self.towers))
+        return replace(self._split[number][tower], next=partial(self.part, tower, number + 1))
 
 
-def _parts(batch: Batch, towers: int) -> list[Batch]:
-    features, labels, examples, _ = batch
-    rows = count_examples(features)
-    checked = _checked((features, labels), rows)
-    counts = tf.cast(examples > 0, tf.int64)
+def _parts(batch: ReplicaInput, towers: int) -> list[ReplicaInput]:
+    whole = batch.features, batch.labels
+    rows = count_examples(batch.features)
+    checked = _checked(whole, rows)
+    counts = tf.cast(batch.examples > 0, tf.int64)
     found = []
     for tower in range(towers):
         begin, end = (_begin(rows, number, towers) for number in (tower, tower + 1))
@@ -70,10 +53,11 @@ def _parts(batch: Batch, towers: int) -> list[Batch]:
             # An empty part begins at the end of the batch, so it copies the last row.
             first = tf.minimum(begin, rows - 1)
             last = tf.maximum(end, first + 1)
-        part = tf.nest.map_structure(
-            lambda value, first=first, last=last: _rows(value, first, last), (features, labels)
+        features, labels = tf.nest.map_structure(
+            lambda value, first=first, last=last: _rows(value, first, last), whole
         )
-        found.append((*part, (end - begin) * counts, None))
+        examples = (end - begin) * counts
+        found.append(replace(batch, features=features, labels=labels, examples=examples))
     return found
 
 

@@ -1,5 +1,5 @@
 """The passes over a graph whose model is built. Each changes ops that are there already, and needs
-the passes above it. `in_order` makes them.
+the passes above it. `build_in_graph` and `build_between_graph` make them.
 
     copies      `local_copies`  the towers compute from copies of variables on their worker
                                 needs: the towers, and nothing else that reads their variables

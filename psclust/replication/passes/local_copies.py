@@ -34,7 +34,7 @@ from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.variables.sharded import is_whole, taken_apart
 from psclust.replication.wire import differences, eight_bits
 from psclust.replication.wire.buckets import carry, is_small
-from psclust.replication.wire.whole import arrives_as, can_be_put_together, put_together
+from psclust.replication.wire.whole import can_be_put_together, put_together
 
 # A variable can have copies if, apart from the update, its handle is only used by these: to read it
 # and to initialize it.
@@ -48,7 +48,8 @@ class LocalCopy:
     copy: the local variable that holds it; all shards of a whole are in one. value: what a step
     reads of `copy`; read: the part of `value` that is this variable's; part: its number. sent: on
     the ps, the value that the copy has, where differences come back; None where the whole value
-    does. Copies that are refreshed together share it. arrives_as: see `whole`.
+    does. Copies that are refreshed together share it. arrives_as: the dtype in which `put_together`
+    takes the part, None: that of the variable.
     """
 
     variable: Variable
@@ -278,7 +279,7 @@ def _of_wholes(wanted: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> 
 
 def _shards(shards: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> list[LocalCopy]:
     """The copies of shards of one whole, as parts of one local variable."""
-    dtype = arrives_as([one.variable for one in shards], wire_dtype)
+    dtype = None if wire_dtype == "float32" else "bfloat16"
     copy, value = _copy(shards, shards[0].variable.op.name.rpartition("/")[0], of_session)
     with tf.device(shards[0].host):
         reads = taken_apart(value, [one.variable.shape for one in shards])
@@ -297,11 +298,7 @@ def _copy(shards: Sequence[_Wanted], name: str, of_session: bool) -> tuple[Varia
             one.variable.read_value() if one.sent is None else differences.start_of(one.sent)
             for one in shards
         ]
-        return (
-            values[0]
-            if len(values) == 1
-            else put_together(values, shards[0].variable.dtype.base_dtype)
-        )
+        return values[0] if len(values) == 1 else put_together(values)
 
     with tf.device(host):
         copy = tf.compat.v1.Variable(
@@ -344,7 +341,7 @@ def _keep(
         bases = [copy.read if in_step and copy.sent is not None else None for copy, _ in each]
         with tf.device(first.host):
             if len(each) > 1:
-                value = put_together([value for _, value in each], first.copy.dtype, bases)
+                value = put_together([value for _, value in each], bases)
             elif bases[0] is not None:
                 value = eight_bits.add(value, bases[0])
             with tf.control_dependencies([first.value.op] if in_step else []):

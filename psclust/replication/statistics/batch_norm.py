@@ -16,12 +16,8 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.tf_types import Operation, Tensor, Variable
-from psclust.replication.towers.replica_context import (
-    AllReduce,
-    Replica,
-    Statistic,
-    current_replica,
-)
+from psclust.replication.towers.replica_context import Replica, Statistic, current_replica
+from psclust.replication.towers.tower_all_reduce import AllReduce
 
 
 def batch_normalization(

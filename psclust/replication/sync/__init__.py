@@ -7,7 +7,7 @@ the others, in its main thread, and its coordinator runs in a thread beside.
 
     takes its token   <------------ token queue of the worker <-- Send(tokens)
     computes a gradient
-    pushes it  -------------------> accumulators, or arrivals
+    pushes it  -------------------> accumulators
     sends its message ------------> message queue --------------> Barrier.receive
     waits for its next token                                      ... until all have
                                                                   Barrier.close_round
@@ -18,7 +18,7 @@ the others, in its main thread, and its coordinator runs in a thread beside.
 In a streamed round the variables are written while gradients still arrive, each when its own are
 complete, and workers get it back at once:
 
-    pushes v1, v2, ... -----------> arrivals of v1, v2, ... <---- Stream: a run of its own
+    pushes v1, v2, ... -----------> sums of v1, v2, ... <-------- Stream: a run of its own
     copies of v1, v2, ... <-------- v1, v2, ... written, stamped
                                     step counted <--------------- Update, when it has ended
 
@@ -26,7 +26,7 @@ Where things are:
     what travels                 `messages`; what a barrier wants done: `actions`
     when a round closes          `barrier`, pure; with streams `stream_barrier`, with backup workers
                                  `backup_barrier`
-    queues and accumulators      `barrier_channel`, `stream_channel`; `accumulators`, `arrivals`
+    queues and accumulators      `barrier_channel`, `accumulators`; with streams `stamps`
     a worker's ops, its side     `participant_ops`, `participant`; `step_watch` says where it is
     the chief's ops, its side    `coordinator_ops`, `coordinator`; `stream_ops`, `stream_run`
     after a chief that died      `half_made`; with streams `stream_run.take_over`

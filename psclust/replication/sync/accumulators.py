@@ -22,11 +22,14 @@ from psclust.replication.tf_types import (
     Variable,
 )
 
+# To take from an accumulator adds one to its number, and what waits in older rounds may still take.
+# The margin is so large that this does not raise the number beyond the current round.
+_MARGIN = 100
+
 
 @dataclass(frozen=True)
 class AccumulatorOps:
-    """Accumulators that are closed to old gradients and emptied together. In a streamed round the
-    queues of `Arrivals` belong to them; they refuse nothing.
+    """Accumulators that are closed to old gradients and emptied together.
 
     round: int64 scalar placeholder. open: makes them refuse gradients of rounds before `round`.
     counts: how many gradients each holds, int32 scalars. empty: for each, the op that empties it.
@@ -38,17 +41,21 @@ class AccumulatorOps:
     empty: Sequence[Operation]
 
     def close(self, session: Session, round_: int) -> None:
-        """Refuses gradients older than `round_`."""
-        session.run(self.open, {self.round: round_})
+        """Refuses gradients of earlier barriers, and none of `round_`, though something may take
+        meanwhile."""
+        self._refuse(session, round_ - _MARGIN)
 
     def reset(self, session: Session, round_: int) -> None:
         """Throws away what they hold and refuses gradients older than `round_`."""
         # Old gradients must be refused before the accumulators are emptied, and to empty one adds
         # one to its number: so the number is first that of the round before.
-        self.close(session, round_ - 1)
+        self._refuse(session, round_ - 1)
         counts = session.run(self.counts)
         session.run([op for op, count in zip(self.empty, counts, strict=True) if count])
-        self.close(session, round_)
+        self._refuse(session, round_)
+
+    def _refuse(self, session: Session, round_: int) -> None:
+        session.run(self.open, {self.round: round_})
 
 
 def accumulator_ops(accumulators: Sequence[Accumulator], round_: Tensor) -> AccumulatorOps:

@@ -28,7 +28,7 @@ import tensorflow as tf
 from psclust.replication.by_device import at
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
-from psclust.replication.towers.tower_all_reduce import ReplicaAllReduce, SumKey, static_shape
+from psclust.replication.towers.tower_all_reduce import AllReduce, SumKey, static_shape
 
 
 @dataclass
@@ -42,8 +42,8 @@ class BetweenGraphAllReduce:
     )
     accumulators: list[tuple[Accumulator, Any]] = field(default_factory=list)
 
-    def for_replica(self, index: int) -> ReplicaAllReduce:
-        return ReplicaAllReduce(index, len(self.layout.workers), partial(self._through_ps, index))
+    def for_replica(self, index: int) -> AllReduce:
+        return AllReduce(index, len(self.layout.workers), partial(self._through_ps, index))
 
     def _through_ps(self, index: int, key: SumKey, value: Tensor) -> Tensor:
         name, shape = f"psclust/all_reduce/{'_'.join(map(str, key))}", static_shape(value)

@@ -2,16 +2,15 @@
 
 Gradients go into one accumulator a variable, on the variable's ps, which adds them up as they
 arrive and holds one sum whatever the number of workers; with backup workers, they go into the
-worker's own accumulators first (see `backup_ops`), in a streamed round to `arrivals`. Messages go
-through one queue on the first ps; each worker has a token queue of its own there, so no worker
-takes two tokens. Queues and accumulators have shared names, so the graphs of all workers use the
-same ones.
+worker's own accumulators first (see `backup_ops`). Messages go through one queue on the first ps;
+each worker has a token queue of its own there, so no worker takes two tokens. Queues and
+accumulators have shared names, so the graphs of all workers use the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -22,23 +21,24 @@ from psclust.replication.passes.local_copies import LocalCopy
 from psclust.replication.sync.accumulators import accumulator_for
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.messages import MESSAGE_SHAPE, TOKEN_SHAPE, has_token, of_each
-from psclust.replication.sync.stream_channel import StreamChannel, stream_channel
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
 
 
 @dataclass(frozen=True)
 class Channel:
-    """accumulators: one for each pair of `Tower.contributions`, in its order; none with a stream.
-    messages, tokens: queues. needed: how many gradients make a step; None: one of every worker.
-    all_reduce: None if the replicas share no moments. stream: None if the variables are updated
-    when all gradients of all have arrived."""
+    """accumulators: one for each pair of `Tower.contributions`, in its order. messages, tokens:
+    queues. needed: how many gradients make a step; None: one of every worker. all_reduce: None if
+    the replicas share no moments.
+    Where steps are streamed, copies: of this worker; examples: the accumulator of the number of
+    examples on each ps that has a variable, by its device."""
 
     accumulators: Sequence[Accumulator]
     messages: Any
     tokens: Sequence[Any]
     needed: int | None = None
     all_reduce: BetweenGraphAllReduce | None = None
-    stream: StreamChannel | None = None
+    copies: Sequence[LocalCopy] = ()
+    examples: Mapping[str, Accumulator] = field(default_factory=dict)
 
     def receive(self, count: Tensor) -> Tensor:
         """All waiting messages, int64 [messages, 5], when there are `count`, int32 scalar."""
@@ -61,16 +61,24 @@ def build_channel(
 ) -> Channel:
     """Creates the shared queues and accumulators in the current graph. copies: of this worker, if
     each variable is updated, and comes back to them, while gradients of others leave."""
-    accumulators = [] if copies else [accumulator_for(g, variable) for g, variable in contributions]
+    accumulators = [accumulator_for(g, variable) for g, variable in contributions]
+    devices = dict.fromkeys(variable.device for _, variable in contributions) if copies else ()
+    examples = {device: _examples_on(device) for device in devices}
     workers = len(layout.workers)
     with tf.device(layout.parameters):
         messages = _queue(MESSAGE_SHAPE, "psclust/messages", "messages")
         tokens = [
             _queue(TOKEN_SHAPE, f"psclust/tokens_{each}", "tokens") for each in range(workers)
         ]
-    variables = [variable for _, variable in contributions]
-    stream = stream_channel(variables, copies, workers) if copies else None
-    return Channel(accumulators, messages, tokens, needed, all_reduce, stream)
+    return Channel(accumulators, messages, tokens, needed, all_reduce, copies, examples)
+
+
+def _examples_on(device: str) -> Accumulator:
+    with tf.device(device):
+        # SUM, as in `accumulator_for`.
+        return tf.compat.v1.ConditionalAccumulator(
+            tf.float64, shape=[], shared_name="psclust/examples", reduction_type="SUM"
+        )
 
 
 def _queue(shape: Sequence[int], shared_name: str, name: str) -> Any:

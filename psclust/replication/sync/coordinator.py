@@ -44,10 +44,6 @@ from psclust.replication.tf_types import Session
 
 LOG = logging.getLogger(__name__)
 
-# To take from an accumulator adds one to its number, and replicas that are released from older
-# rounds take. The margin is so large that they do not raise the number beyond the current round.
-_MARGIN = 100
-
 
 def new_barrier(
     ops: CoordinatorOps,
@@ -189,7 +185,7 @@ class BarrierCoordinator:
         if ops.all_reduce is None:
             return
         if blocked:
-            ops.all_reduce.close(self._session, round_ - _MARGIN)
+            ops.all_reduce.close(self._session, round_)
             self._session.run(ops.release, {ops.round: round_})
         else:
             ops.all_reduce.reset(self._session, round_)

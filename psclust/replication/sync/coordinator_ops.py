@@ -31,10 +31,11 @@ class CoordinatorOps:
     `encode_tokens`; made, for `encode_update`.
 
     receive: all messages, int64 [messages, 6], when there are `count`. sums: the accumulators that
-    an update takes from. all_reduce: those of the all-reduce, and release: lets replicas that wait
-    in it go on; None without one. backups: None if every gradient counts. stream: None if the
-    variables are written by `update`. send: sends `tokens`. update: makes the update `made`: writes
-    the variables, unless the stream has done so, counts the step and sends the tokens.
+    an update or a stream takes from. all_reduce: those of the all-reduce, and release: lets
+    replicas that wait in it go on; None without one. backups: None if every gradient counts.
+    stream: None if the variables are written by `update`. send: sends `tokens`. update: makes the
+    update `made`: writes the variables, unless the stream has done so, counts the step and sends
+    the tokens.
     """
 
     workers: int
@@ -72,8 +73,8 @@ def coordinator_ops(
         taken = tf.stack([parts, batches], 1)
     stream, settled = None, settled_on(layout.parameters)
     written: Sequence[Operation]
-    if channel.stream is not None:
-        stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings, round_)
+    if channel.copies:
+        stream = stream_ops(tower, channel, optimizer, state, layout, settings, round_)
         tags, written = stream.tags, [stream.admitted(ends)]
     else:
         written = _applied(tower, channel, examples, optimizer, state, layout, settings)
@@ -92,7 +93,7 @@ def coordinator_ops(
             made=made,
             receive=moved(channel.receive(count), layout.client),
             # Other ops than those of the update, which wait until it is fed.
-            sums=stream.sums if stream else accumulator_ops(channel.accumulators, round_),
+            sums=accumulator_ops([*channel.accumulators, *channel.examples.values()], round_),
             all_reduce=accumulator_ops(summed.all, round_) if summed else None,
             release=summed.release(round_) if summed else None,
             backups=backup_ops(

@@ -125,20 +125,10 @@ def update_shape(workers: int) -> list[int]:
     return [2 + workers * (2 + _TOKEN_WIDTH)]
 
 
-class UpdateTensors(NamedTuple):
-    """An encoded update in a graph, int64 all. round, examples: scalars; batches, parts: [workers];
-    tokens: [workers, 4]."""
-
-    round: Tensor
-    examples: Tensor
-    batches: Tensor
-    parts: Tensor
-    tokens: Tensor
-
-
-def decode_update(vector: Tensor, workers: int) -> UpdateTensors:
+def decode_update(vector: Tensor, workers: int) -> tuple[Tensor, ...]:
+    """Its fields in a graph, int64 all: (round, examples: scalars; batches, parts: [workers];
+    tokens: [workers, 4])."""
     widths = [2, workers, workers, workers * _TOKEN_WIDTH]
     numbers, batches, parts, tokens = tf.split(vector, widths)
     round_, examples = tf.unstack(numbers)
-    tokens = tf.reshape(tokens, tokens_shape(workers))
-    return UpdateTensors(round_, examples, batches, parts, tokens)
+    return round_, examples, batches, parts, tf.reshape(tokens, tokens_shape(workers))

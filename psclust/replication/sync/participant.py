@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from psclust.replication.prepared_run import prepare
-from psclust.replication.sync.messages import Kind, Token, decode_token
+from psclust.replication.sync.messages import Kind, Token, decode_messages, decode_token
 from psclust.replication.sync.participant_ops import ParticipantOps
 from psclust.replication.sync.step_watch import StepWatch
 from psclust.replication.tf_types import Session
@@ -45,8 +45,7 @@ class BarrierParticipant:
         self._step = prepared(session, ops.step, [ops.incarnation, ops.round])
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
-        self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
-        self._run, self._stamps = session.run, ops.stamps
+        self._pull = prepare(session, ops.pull) if ops.pull else None
         self._watch = StepWatch(session, ops.computed) if ops.computed else None
         # Whether the copies of the variables are those of the step reached.
         self._up_to_date = False
@@ -64,17 +63,17 @@ class BarrierParticipant:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
         began = time.monotonic()
-        token, loss, (examples, part), computed, *stamps = self._watched_step()
-        too_soon, before = self._take_rest(stamps), self._round
+        token, loss, message, computed = self._watched_step()
+        (sent,) = decode_messages(message)
+        before = self._round
         token = self._accept(decode_token(token))
         # The round after a void one is greater by two, the first of a new barrier by any number:
         # see Barrier._void.
-        follows = self._round == before + 1
-        self._up_to_date = follows and not too_soon
-        applied = follows and token.kind is not Kind.LATE
+        self._up_to_date = self._round == before + 1
+        applied = self._up_to_date and token.kind is not Kind.LATE
         # The system clock may have been set meanwhile.
         waited_s = min(max(0.0, time.time() - float(computed)), time.monotonic() - began)
-        return SyncStep(token, float(loss), int(examples), applied, waited_s, int(part))
+        return SyncStep(token, float(loss), sent.examples, applied, waited_s, sent.part)
 
     def leave(self) -> Token | None:
         """Reports that this replica has ended its training, and waits until the chief confirms it.
@@ -92,25 +91,6 @@ class BarrierParticipant:
         """To be called after the last step, also if that has failed."""
         if self._watch:
             self._watch.end()
-
-    def _take_rest(self, stamps: Iterable[Any]) -> bool:
-        """Where the step has taken a stamp of an older round, takes those after it, up to that of
-        this round. Returns whether there were any: then the step has read variables before their
-        update."""
-        behind = [
-            tensor
-            for each, tensors in zip(stamps, self._stamps, strict=True)
-            for stamp, tensor in zip(each.tolist(), tensors, strict=True)
-            if stamp < self._round
-        ]
-        left = behind
-        while left:
-            left = [
-                tensor
-                for tensor, stamp in zip(left, self._run(left), strict=True)
-                if stamp < self._round
-            ]
-        return bool(behind)
 
     def _watched_step(self) -> Any:
         if self._watch:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.by_device import at, joined, moved
+from psclust.replication.by_device import at, moved
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.passes.local_copies import pull
 from psclust.replication.passes.sending import send_gradients
@@ -17,7 +17,7 @@ from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier_channel import Channel
 from psclust.replication.sync.messages import MESSAGE_SHAPE, Kind, Message, Token, position
-from psclust.replication.sync.stream_channel import bring_updated, push_streamed
+from psclust.replication.sync.stamps import bring_updated
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.cell import Cell, Mark, cell
@@ -28,26 +28,23 @@ class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
     step: computes and pushes one gradient, sends its message, and waits for the next token. It
-    needs `incarnation` and `round`, and gives (token, loss, examples and the part that they are
-    from, the time at which the gradient was computed in seconds since the epoch, and for each ps
-    the values of its `stamps`).
-    stamps: those that a step takes on each ps, see `stream_channel`; run alone, each gives the next
-    of its queue. next_step: int64 scalar, the global step that `step` leads to. send: sends a
-    message of `kind` without a gradient. token: waits for this worker's next token, an encoded
-    `Token`. pull: reads all variables into the worker's copies, for a step that does not follow the
-    update of the one before; None without copies. computed: the last round whose gradient this
-    worker has computed; None if that waits for other replicas.
+    needs `incarnation` and `round`, and gives (token, loss, the message, the time at which the
+    gradient was computed in seconds since the epoch).
+    next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind`
+    without a gradient. token: waits for this worker's next token, an encoded `Token`. pull: reads
+    all variables into the worker's copies, and empties its queues of stamps, for a step that does
+    not follow the update of the one before; none without copies. computed: the last round whose
+    gradient this worker has computed; None if that waits for other replicas.
     """
 
     kind: Tensor
     incarnation: Tensor
     round: Tensor
     step: Sequence[Tensor]
-    stamps: Sequence[Sequence[Tensor]]
     next_step: Tensor
     send: Operation
     token: Tensor
-    pull: Operation | None = None
+    pull: Sequence[Operation] = ()
     computed: Mark | None = None
 
 
@@ -73,14 +70,14 @@ def participant_ops(
         if tower.input.taken is not None:
             message += _in_field("part", tower.input.taken[0, 0])
     pushes = _pushed(tower, channel, worker, replica, message, settings)
-    brought, stamps = bring_updated(channel.stream, replica) if channel.stream else ([], [])
+    brought, emptied = bring_updated(channel.copies, replica)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             sent = channel.messages.enqueue(message)
         with tf.control_dependencies([sent]):
             token = channel.tokens[replica].dequeue()
-    token, *taken = _fetched(token, stamps, layout)
     with tf.device(layout.client):
+        token = tf.identity(token)
         next_step = token[position(Token, "step")]
     computed, last = _computed(tower, worker, round_)
     with tf.device(tower.loss.device), tf.control_dependencies(brought):
@@ -90,12 +87,11 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, _read(tower), computed, *taken),
-            stamps=stamps,
+            step=(token, loss, message, computed),
             next_step=next_step,
             send=channel.messages.enqueue(other),
             token=moved(channel.tokens[replica].dequeue(), layout.client),
-            pull=pull(channel.stream.copies) if channel.stream else None,
+            pull=[pull(channel.copies), *emptied] if channel.copies else (),
             # In an all-reduce, a gradient waits for those of other replicas.
             computed=None if channel.all_reduce else last.mark(),
         )
@@ -112,18 +108,19 @@ def _pushed(
     """The ops that push the gradients. The round is taken from the `message`, which waits for the
     batch: when the data has ended nothing may be pushed, not even a gradient that does not depend
     on the batch."""
-    streamed = channel.stream is not None
+    streamed = bool(channel.copies)
     sent = send_gradients(tower.contributions, worker, settings.wire_dtype, in_turn=streamed)
-    devices = [variable.device for _, variable in sent]
-    rounds = _on_each(message, "round", devices)
-    if channel.stream is not None:
-        gradients, examples = [g for g, _ in sent], _on_each(message, "examples", devices)
-        return push_streamed(channel.stream, replica, gradients, examples, rounds)
+    rounds = _on_each(message, "round", [variable.device for _, variable in sent])
+    examples = _on_each(message, "examples", channel.examples)
+    counted = [
+        push(accumulator, at(device, tf.cast, examples[device], tf.float64), rounds[device])
+        for device, accumulator in channel.examples.items()
+    ]
     accumulators = channel.accumulators
     if channel.needed is not None:
         accumulators = own_accumulators(tower.contributions, replica)
     pairs = zip(accumulators, sent, strict=True)
-    return [push(a, gradient, rounds[v.device]) for a, (gradient, v) in pairs]
+    return [*counted, *(push(a, gradient, rounds[v.device]) for a, (gradient, v) in pairs)]
 
 
 def _in_field(field: str, value: Tensor) -> Tensor:
@@ -146,34 +143,6 @@ def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
         noted = last.set(tf.identity(round_))
         with tf.control_dependencies([noted]):
             return tf.timestamp(), last
-
-
-def _fetched(
-    token: Tensor, stamps: Iterable[Sequence[Tensor]], layout: DeviceLayout
-) -> list[Tensor]:
-    """(the token, the stamps of each ps), brought to the client in one message from each ps. The
-    token is on the first."""
-    together = joined({each[0].device: each for each in stamps})
-    here = [each for each in together if each.device == layout.parameters]
-    with tf.device(layout.parameters):
-        message = tf.concat([*here, token], 0)
-    with tf.device(layout.client):
-        *found, token = tf.split(message, [*(each.shape[0] for each in here), -1])
-    return [
-        token,
-        *(
-            found[0] if each.device == layout.parameters else moved(each, layout.client)
-            for each in together
-        ),
-    ]
-
-
-def _read(tower: Tower) -> Tensor:
-    """int64 [2], the examples of a step, and the part that they are from."""
-    data = tower.input
-    with tf.device(data.examples.device):
-        part = tf.zeros([], tf.int64) if data.taken is None else data.taken[0, 0]
-        return tf.stack([data.examples, part])
 
 
 def _placeholder(name: str) -> Tensor:

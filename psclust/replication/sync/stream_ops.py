@@ -6,38 +6,35 @@ it has arrived, and goes back at once.
 
 A round may turn out void when some variables have been updated. So a stream first keeps the values
 of all that it will write, for a roll-back. They share the variables' memory until the optimizer
-writes. Three numbers are for the successor of a chief that died:
-
-    tag      on each ps, the last round whose stream has begun there
-    settled  on the first ps, the last round that was counted or rolled back: a ps with a greater
-             tag may be half updated
-    fence    on each ps, set by the successor: a stream of an older round, which may not know that
-             its chief is dead, writes nothing any more, and no update counts it
+writes. For the successor of a chief that died there are the marks of `half_made` and, on each ps, a
+*fence*, which it sets: a stream of an older round, which may not know that its chief is dead,
+writes nothing any more, and no update counts it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 
 import tensorflow as tf
 
-from psclust.replication.by_device import at, moved
+from psclust.replication.by_device import at
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.gradients import GradientsAndVariables, scaled_sum
+from psclust.replication.gradients import GradientsAndVariables, scale
+from psclust.replication.graph_walk import reached
 from psclust.replication.passes.crossings import task_of
 from psclust.replication.passes.local_copies import groups_of
 from psclust.replication.settings import Settings
 from psclust.replication.state_changes import state_changes, written
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops
-from psclust.replication.sync.arrivals import others_of
+from psclust.replication.sync.accumulators import push, take
+from psclust.replication.sync.barrier_channel import Channel
 from psclust.replication.sync.half_made import begin_update, settled_on
 from psclust.replication.sync.messages import of_each
-from psclust.replication.sync.stream_channel import StreamChannel, announce, push_examples
-from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
+from psclust.replication.sync.stamps import announce
+from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
-from psclust.replication.update.descent_beside import descent_beside
 from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.differences import difference, last_difference, level
@@ -53,12 +50,9 @@ class StreamOps:
     members: int64 [1 + workers] placeholder, the round, then for each worker 1 if it is a member of
     the stream, else 0. round: int64 scalar placeholder.
 
-    stream: updates the variables in the round of `members`, and gives for each ps the rounds of the
-    gradients that were taken there, int64; all of them have to be that round. An inlet of
-    `Arrivals` that no member has needs gradients of zero. zeros: for each inlet, pushes a gradient
-    of zero for each variable, of `round`. no_examples: pushes that these are over no examples, to
-    each ps. lacking: bool [inlets + 1], at which inlets fewer gradients wait than a stream may
-    take, and whether that is so of the examples. sums: all that holds gradients or examples.
+    stream: updates the variables in the round of `members`. zeros: pushes a gradient of zero, over
+    no examples, for each variable, of `round`. lacking: bool scalar, whether fewer gradients of a
+    variable wait than a stream may take.
 
     tags: see `half_made`. settle: sets `settled` to `round`. fence: sets all fences to `round`;
     fenced: which are set, bool [ps]. roll_back: restores the values that the variables of a ps had.
@@ -72,11 +66,9 @@ class StreamOps:
     workers: int
     members: Tensor
     round: Tensor
-    stream: Sequence[Tensor]
-    zeros: Sequence[Operation]
-    no_examples: Operation
+    stream: Sequence[Operation]
+    zeros: Operation
     lacking: Tensor
-    sums: AccumulatorOps
     tags: Mapping[str, Mark]
     fence: Operation
     fenced: Tensor
@@ -89,7 +81,7 @@ class StreamOps:
 
 def stream_ops(
     tower: Tower,
-    channel: StreamChannel,
+    channel: Channel,
     optimizer: Optimizer,
     state: State,
     layout: DeviceLayout,
@@ -102,34 +94,27 @@ def stream_ops(
         fed = tf.compat.v1.placeholder(tf.int64, [1 + workers], name="members")
     devices = dict.fromkeys([layout.parameters, *channel.examples])
     fences = {each: cell("psclust/fence", tf.int64, [], each) for each in devices}
-    fed_on = _Fed(fed, workers)
-    mean, taken = _mean(channel, fed_on, fences)
-    applied = apply_update(descent_beside(optimizer), *tower.divide(mean), state, layout, settings)
+    members_on = _members_on(fed, workers)
+    mean = _mean(channel, [v for _, v in tower.contributions], members_on, fences)
+    applied = apply_update(optimizer, *tower.divide(mean), state, layout, settings)
     writers = written(changes := state_changes(applied, tower.roots))
     kept = _kept(writers)
-    tags, begun = begin_update(changes, lambda device: fed_on[device].round, kept)
+    tags, begun = begin_update(changes, lambda device: members_on(device).round, kept)
     sent = {each.variable.op.name: each.sent for each in channel.copies if each.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [
         stamp
         for group in groups
-        for stamp in _announced(group, fed_on[group[0].device].stamps, writers, sent)
+        for stamp in _announced(group, members_on(group[0].device).stamps, writers, sent)
     ]
-    ended = _ended(taken, [*begun, *applied, *announced])
-    pushed = {
-        inlet: [each.push_zero(inlet, round_) for each in channel.arrivals]
-        for inlet in channel.arrivals[0].inlets
-    }
-    counts = [push_examples(channel, each, tf.constant(0), round_) for each in channel.examples]
+    sums = [*channel.accumulators, *channel.examples.values()]
     return StreamOps(
         workers=workers,
         members=fed,
         round=round_,
-        stream=[moved(each, layout.client) for each in ended],
-        zeros=[tf.group(*pushes) for pushes in pushed.values()],
-        no_examples=tf.group(*counts),
-        lacking=_lacking(channel, workers),
-        sums=_sums(channel, round_),
+        stream=_without_groups([*begun, *applied, *announced]),
+        zeros=tf.group(*[_push_zero(each, round_) for each in sums]),
+        lacking=tf.reduce_any(tf.stack([_lacks(each, workers) for each in sums])),
         tags=tags,
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
         fenced=tf.stack([fence.is_set() for fence in fences.values()]),
@@ -151,61 +136,49 @@ def stream_ops(
 @dataclass(frozen=True)
 class _Members:
     """`StreamOps.members` on a ps. round: int64 scalar. stamps: for each worker its stamp, int64
-    [1], or none, int64 [0]. count: of the members; others: how many gradients to take from an
-    accumulator of `Arrivals`; int32 scalars."""
+    [1], or none, int64 [0]. count: of the members, int32 scalar."""
 
     round: Tensor
     stamps: Sequence[Tensor]
     count: Tensor
-    others: Tensor
 
 
-class _Fed(dict[str, _Members]):
-    """The `_Members` of each ps, by its device, built when they are first needed."""
+def _members_on(fed: Tensor, workers: int) -> Callable[[str], _Members]:
+    """The device of a ps -> the `_Members` there, built when they are first needed."""
 
-    def __init__(self, fed: Tensor, workers: int) -> None:
-        super().__init__()
-        self._fed = fed
-        self._workers = workers
-
-    def __missing__(self, device: str) -> _Members:
+    @cache
+    def members_on(device: str) -> _Members:
         with tf.device(device), tf.control_dependencies(None):
-            here = tf.identity(self._fed)
+            here = tf.identity(fed)
             round_, members = here[0], tf.cast(here[1:], tf.int32)
-            stamps = of_each(tf.fill([self._workers], round_), members, self._workers)
-            self[device] = _Members(round_, stamps, tf.reduce_sum(members), others_of(members))
-        return self[device]
+            stamps = of_each(tf.fill([workers], round_), members, workers)
+            return _Members(round_, stamps, tf.reduce_sum(members))
+
+    return members_on
 
 
 def _mean(
-    channel: StreamChannel, fed_on: _Fed, fences: Mapping[str, Cell]
-) -> tuple[GradientsAndVariables, Mapping[str, Sequence[Tensor]]]:
-    """(the mean of all gradients of each variable, when it is complete; for each ps, the rounds of
-    gradients that were taken)."""
+    channel: Channel,
+    variables: Sequence[Variable],
+    members_on: Callable[[str], _Members],
+    fences: Mapping[str, Cell],
+) -> GradientsAndVariables:
+    """The mean of all gradients of each of the `variables`, when it is complete."""
     factors = {}
     for device, accumulator in channel.examples.items():
+        examples = take(accumulator, members_on(device).count)
         with tf.device(device):
             # In a void round there may be none.
-            examples = accumulator.take_grad(fed_on[device].count)
-            factor = 1.0 / tf.maximum(examples, 1.0)
-            here = [each.variable for each in channel.arrivals if each.variable.device == device]
-            dtypes = {variable.dtype.base_dtype for variable in here}
-            factors[device] = {dtype: tf.cast(factor, dtype) for dtype in dtypes}
+            factors[device] = 1.0 / tf.maximum(examples, 1.0)
     means = []
-    rounds: dict[str, list[Tensor]] = {device: [] for device in factors}
-    for arrivals in channel.arrivals:
-        device = arrivals.variable.device
-        gradients, each = arrivals.take(fed_on[device].others)
-        rounds[device] += each
-        with tf.device(device), tf.control_dependencies(gradients):
-            allowed = _admitted(fences[device], fed_on[device].round)
+    for accumulator, variable in zip(channel.accumulators, variables, strict=True):
+        device = variable.device
+        total = take(accumulator, members_on(device).count)
+        with tf.device(device), tf.control_dependencies([total]):
+            allowed = _admitted(fences[device], members_on(device).round)
         with tf.device(device), tf.control_dependencies([allowed]):
-            # What takes the sum apart is held back as well.
-            gradients[0] = tf.identity(gradients[0])
-        with tf.device(device):
-            factor = factors[device][gradients[0].dtype]
-            means.append((scaled_sum(gradients, factor), arrivals.variable))
-    return means, rounds
+            means.append((scale(total, factors[device]), variable))
+    return means
 
 
 def _admitted(fence: Cell, round_: Tensor) -> Operation:
@@ -223,24 +196,11 @@ def _kept(
     ]
 
 
-def _ended(taken: Mapping[str, Sequence[Tensor]], stream: Sequence[Operation]) -> list[Tensor]:
-    """For each ps, the rounds of the gradients that were taken, when the ops of the `stream` there
-    have ended: one message tells both."""
-    ended: dict[str, list[Operation]] = {}
-    waiting = list(stream)
-    while waiting:
-        operation = waiting.pop()
-        if operation.type == "NoOp":
-            waiting.extend(operation.control_inputs)
-        else:
-            ended.setdefault(operation.device, []).append(operation)
-    rounds = []
-    for device, each in ended.items():
-        with tf.device(device):
-            there = tf.stack(taken[device]) if device in taken else tf.zeros([0], tf.int64)
-            with tf.control_dependencies(each):
-                rounds.append(tf.identity(there))
-    return rounds
+def _without_groups(operations: Sequence[Operation]) -> list[Operation]:
+    """The ops, and in place of groups those that these wait for: a group of ops of several ps would
+    cost a message from one to another."""
+    found = reached(operations, lambda one: one.control_inputs if one.type == "NoOp" else ())
+    return [operation for operation in found.values() if operation.type != "NoOp"]
 
 
 def _announced(
@@ -279,28 +239,12 @@ def _restore(variable: Variable, value: Cell) -> Operation:
         return variable.assign(value.read(), read_value=False)
 
 
-def _sums(channel: StreamChannel, round_: Tensor) -> AccumulatorOps:
-    """The ops on all that holds gradients or examples."""
-    others = [each.others for each in channel.arrivals if each.others is not None]
-    added = accumulator_ops([*others, *channel.examples.values()], round_)
-    queues = [
-        (each, inlet, queue) for each in channel.arrivals for inlet, queue in enumerate(each.queues)
-    ]
-    counts = [each.count(inlet) for each, inlet, _ in queues]
-    emptied = [
-        at(each.variable.device, queue.dequeue_many, count)[0].op
-        for (each, _, queue), count in zip(queues, counts, strict=True)
-    ]
-    return replace(added, counts=[*added.counts, *counts], empty=[*added.empty, *emptied])
+def _push_zero(accumulator: Accumulator, round_: Tensor) -> Operation:
+    shape = accumulator.accumulator_ref.op.get_attr("shape")
+    with tf.device(accumulator.accumulator_ref.device):
+        return push(accumulator, tf.zeros(shape, accumulator.dtype), round_)
 
 
-def _lacking(channel: StreamChannel, workers: int) -> Tensor:
-    """See `StreamOps`."""
-    fewer = [
-        tf.reduce_any(
-            tf.stack([each.count(inlet) < each.most(inlet, workers) for each in channel.arrivals])
-        )
-        for inlet in channel.arrivals[0].inlets
-    ]
-    examples = [at(device, each.num_accumulated) for device, each in channel.examples.items()]
-    return tf.stack([*fewer, tf.reduce_min(tf.stack(examples)) < workers])
+def _lacks(accumulator: Accumulator, workers: int) -> Tensor:
+    with tf.device(accumulator.accumulator_ref.device):
+        return accumulator.num_accumulated() < workers

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import tensorflow as tf
 
 from psclust.replication.tf_types import Tensor, Variable
+from psclust.replication.towers.tower_all_reduce import AllReduce
 
 _KEY = "psclust/replica"
 
@@ -31,21 +31,6 @@ class Statistic:
         """The same for one of several replicas that move the variable one after another instead of
         together."""
         return replace(self, momentum=1 - (1 - self.momentum) / replicas)
-
-
-class AllReduce(Protocol):
-    """Sums over the replicas of a synchronous step, in the middle of the model: one replica's
-    access, see `sync/all_reduce.py`."""
-
-    @property
-    def replicas(self) -> int: ...
-
-    @property
-    def index(self) -> int: ...
-
-    def sum(self, value: Tensor) -> Tensor:
-        """The sum of the replicas' `value`, of one static shape. Its gradient is the sum of the
-        gradients in all replicas."""
 
 
 @dataclass(frozen=True)

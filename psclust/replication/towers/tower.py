@@ -118,7 +118,7 @@ def build_tower(
             replica_scope(layout, worker, strategy),
             own_collections(),
         ):
-            batch = _next_batch(data, parts[-1]) if parts else data
+            batch = _next_batch(parts[-1]) if parts else data
             parts.append(
                 _build_part(
                     model,
@@ -208,15 +208,14 @@ def _weight(data: ReplicaInput, kind: TowerKind) -> Tensor:
     return data.examples if known is None else tf.constant(known, tf.int64)
 
 
-def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
+def _next_batch(before: Tower) -> ReplicaInput:
     """The next batch of the same input, read when the gradients of the previous one are
     complete."""
     with (
-        tf.device(data.examples.device),
+        tf.device(before.input.examples.device),
         tf.control_dependencies([tf.group(*[gradient for gradient, _ in before.contributions])]),
     ):
-        features, labels, examples, taken = data.next()
-    return replace(data, features=features, labels=labels, examples=examples, taken=taken)
+        return before.input.next()
 
 
 def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:

@@ -39,9 +39,10 @@ class SumKey(NamedTuple):
 
 
 @dataclass
-class ReplicaAllReduce:
-    """The `AllReduce` of one replica, which numbers the sums in the order in which the model asks
-    for them. build: from a key and the replica's value to the sum."""
+class AllReduce:
+    """One replica's access to sums over the replicas of a synchronous step, in the middle of the
+    model; it numbers them in the order in which the model asks for them. build: from a key and the
+    replica's value to the sum."""
 
     index: int
     replicas: int
@@ -49,6 +50,8 @@ class ReplicaAllReduce:
     _asked: int = 0
 
     def sum(self, value: Tensor) -> Tensor:
+        """The sum of the replicas' `value`, of one static shape. Its gradient is the sum of the
+        gradients in all replicas."""
         number, self._asked = self._asked, self._asked + 1
         gradients = itertools.count(1)
 
@@ -68,12 +71,12 @@ class InGraphAllReduce:
 
     towers: int
     replicas: int | None = None
-    outer: ReplicaAllReduce | None = None
+    outer: AllReduce | None = None
     _values: dict[SumKey, dict[int, Tensor]] = field(default_factory=dict)
     _stand_ins: dict[SumKey, dict[int, Tensor]] = field(default_factory=dict)
 
-    def for_tower(self, index: int) -> ReplicaAllReduce:
-        return ReplicaAllReduce(index, self.replicas or self.towers, partial(self._stand_in, index))
+    def for_tower(self, index: int) -> AllReduce:
+        return AllReduce(index, self.replicas or self.towers, partial(self._stand_in, index))
 
     def _stand_in(self, index: int, key: SumKey, value: Tensor) -> Tensor:
         self._values.setdefault(key, {})[index] = value

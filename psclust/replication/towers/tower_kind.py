@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from psclust.replication.graph_plan import BetweenGraphPlan, InGraphPlan
 
 if TYPE_CHECKING:
-    from psclust.replication.towers.replica_context import AllReduce
+    from psclust.replication.towers.tower_all_reduce import AllReduce
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Chief(Replica):
     def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
-            take_over(setup, ops.stream, ops.marks)
+            take_over(setup, ops, ops.stream)
         source = self.variables.prepare(
             setup,
             self.saver.checkpoints,
@@ -104,13 +104,13 @@ class Chief(Replica):
             self._begin_anew(setup)
         if source is Source.CHECKPOINT:
             # The checkpoint may be from before the end of the chief's data.
-            self._ended.discard(self.number)
+            self._ended.become(self._ended.numbers - {self.number})
             self.mark(setup, self.number, End.TRAINS)
             LOG.info("resumed at step %d%s", self.step(setup), self.job.context.which_attempt)
         elif source is Source.MOVED:
             LOG.info("the variables have moved; the training goes on at step %d", self.step(setup))
         ends = self.ends(setup)
-        for replica in self._ended:
+        for replica in self._ended.numbers:
             if ends[replica] is End.TRAINS:
                 self.mark(setup, replica, End.SAVED)
         if saving is not None:
@@ -119,7 +119,7 @@ class Chief(Replica):
 
     def _begin_anew(self, session: Session) -> None:
         """After all replicas have left together: there may be others now."""
-        self._ended.clear()
+        self._ended.become(())
         for replica, end in enumerate(self.ends(session)):
             if end is not End.ABSENT:
                 self.mark(session, replica, End.ABSENT)
@@ -152,8 +152,9 @@ class Chief(Replica):
         self._unsaved.clear()
         # Else it starts without a mark.
         if DONE not in lost:
+            known = self._ended.numbers
             for replica, end in enumerate(self.ends(session)):
-                if end in (End.ENDED, End.SAVED, End.LEFT) and replica not in self._ended:
+                if end in (End.ENDED, End.SAVED, End.LEFT) and replica not in known:
                     self.mark(session, replica, End.TRAINS)
 
     def _look(self, session: Session, step: int) -> None:
@@ -191,10 +192,9 @@ class Chief(Replica):
         dies in between, they are not awaited. On request (SIGUSR1) all end before their time, and
         train again if the run goes on from this checkpoint."""
         self._unsaved = self._unsaved - set(ended)
-        if self.job.end_request.received:
-            self._ended.clear()
-        else:
-            self._ended.add(ended)
+        self._ended.become(
+            () if self.job.end_request.received else self._ended.numbers.union(ended)
+        )
         for replica in ended:
             self.mark(session, replica, End.SAVED)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,38 +27,16 @@ class EndedReplicas:
     def __init__(self, path: Path, run: str | None) -> None:
         self._path = path
         self._run = run
-        self._replicas = set(_read(path, run)) if run else set()
+        self.numbers: frozenset[int] = frozenset(_read(path, run) if run else ())
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._replicas))
-
-    def __contains__(self, replica: int) -> bool:
-        return replica in self._replicas
-
-    def add(self, replicas: Iterable[int]) -> bool:
-        """Adds `replicas`; returns whether any of them is new."""
-        new = set(replicas) - self._replicas
-        self._replicas |= new
-        if new:
-            self._write()
-        return bool(new)
-
-    def clear(self) -> None:
-        if self._replicas:
-            self._replicas.clear()
-            self._write()
-
-    def discard(self, replica: int) -> None:
-        if replica in self._replicas:
-            self._replicas.discard(replica)
-            self._write()
-
-    def _write(self) -> None:
-        if self._run is None:
+    def become(self, numbers: Iterable[int]) -> None:
+        """Records these and no others."""
+        before, self.numbers = self.numbers, frozenset(numbers)
+        if self._run is None or self.numbers == before:
             return
         try:
             write_atomically(
-                self._path, json.dumps({"run": self._run, "replicas": sorted(self._replicas)})
+                self._path, json.dumps({"run": self._run, "replicas": sorted(self.numbers)})
             )
         except OSError as error:
             LOG.warning(
