@@ -78,7 +78,7 @@ class Initializer:
             session.run([variable.initializer for variable in self.missing(session)])
             return Source.MOVED
         half = not missing and half_made()
-        latest = checkpoints.latest() if missing or half else None
+        latest = checkpoints.folder.latest() if missing or half else None
         if half:
             LOG.warning(
                 "the chief died in the middle of an update%s",

@@ -47,7 +47,7 @@ class Saver:
 
     def _warn_of_shortage(self) -> None:
         """Once, and again only if there was room in between."""
-        shortage = self.checkpoints.shortage()
+        shortage = self.checkpoints.folder.shortage()
         if shortage is not None and not self._is_short:
             LOG.warning("%s", shortage)
         self._is_short = shortage is not None
