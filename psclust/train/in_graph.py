@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from psclust.train.moved_variables import MovedVariables
 from psclust.train.nan_guard import check_loss
 from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
-from psclust.train.session import open_session, open_setup, recover, session_config, start_server
+from psclust.train.session import connect, open_session, recover, session_config, start_server
 from psclust.train.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors.step_errors import explained, no_data
@@ -140,41 +140,34 @@ def _layout(job: Job, target: str) -> DeviceLayout:
 def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
     job.end_request.begin()
-    with open_setup(session, job.context) as (setup, thread):
-        building = thread.submit(_callable, client, session, 0)
-        source = client.variables.prepare(
-            setup, client.saver.checkpoints, session, fetch=client.moved.fetch
-        )
-        saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        asked = [state.global_step, state.positions, *client.moved.described]
-        step, positions, *_ = client.variables.start_local(setup, session, asked)
-        if source is Source.CHECKPOINT:
-            LOG.info("resumed at step %d%s", step, job.context.which_attempt)
-        elif source is Source.MOVED:
-            LOG.info("the variables have moved; the training goes on at step %d", step)
-        if client.feeders:
-            # Of an earlier client, which may have had more towers.
-            client.feeders[0].free_all(session)
-            positions = [0] * len(client.built.steps)
-        for feeder in client.feeders:
-            feeder.start(session)
-        if not client.feeders:
-            _start_inputs(client, session, positions)
-        first = building.result()
-        if saving is not None:
-            saving.result()
+    connect(session)
+    source = client.variables.prepare(session, client.saver.checkpoints, fetch=client.moved.fetch)
+    if source is Source.INITIAL:
+        client.saver.save(session, 0)
+    asked = [state.global_step, state.positions, *client.moved.described]
+    step, positions, *_ = client.variables.start_local(session, asked)
+    if source is Source.CHECKPOINT:
+        LOG.info("resumed at step %d%s", step, job.context.which_attempt)
+    elif source is Source.MOVED:
+        LOG.info("the variables have moved; the training goes on at step %d", step)
+    if client.feeders:
+        # Of an earlier client, which may have had more towers.
+        client.feeders[0].free_all(session)
+        positions = [0] * len(client.built.steps)
+    for feeder in client.feeders:
+        feeder.start(session)
+    if not client.feeders:
+        _start_inputs(client, session, positions)
     client.hooks.start(session)
     client.saver.start(int(step))
     job.reporter.phase("train", int(step))
     if not job.enough(step) and not job.end_request.leaving:
         if len(client.built.steps) == 1:
-            for made in _steps(client, session, first, 0):
+            for made in _steps(client, session, 0):
                 client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
-            _run_threads(
-                client, session, first, TowerStalenessBound(clocks, job.context.max_staleness)
-            )
+            _run_threads(client, session, TowerStalenessBound(clocks, job.context.max_staleness))
     if job.end_request.leaving:
         # The variables live on; the next client goes on with them.
         client.hooks.end(session)
@@ -196,25 +189,13 @@ def _start_inputs(client: _Client, session: Session, positions: Sequence[int]) -
     )
 
 
-def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
-    """A step of all towers, or of one that has its own."""
-    return _hooks(client, tower).callable(session, client.built.steps[tower].fetches)
-
-
-def _hooks(client: _Client, tower: int) -> Hooks:
-    return client.hooks if tower == 0 else Hooks()
-
-
 def _steps(
-    client: _Client,
-    session: Session,
-    run: Callable[[], Any],
-    tower: int,
-    stop: threading.Event | None = None,
+    client: _Client, session: Session, tower: int, stop: threading.Event | None = None
 ) -> Iterator[int]:
-    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the
-    global step after each but the last."""
-    hooks = _hooks(client, tower)
+    """Makes steps of all towers, or of one that has its own, until the data ends, the wanted step
+    is reached or `stop` is set; yields the global step after each but the last."""
+    hooks = client.hooks if tower == 0 else Hooks()
+    run = hooks.callable(session, client.built.steps[tower].fetches)
     while not (stop and stop.is_set()):
         try:
             made = StepValues.of(*run())
@@ -260,19 +241,16 @@ def _check_end(client: _Client, session: Session, tower: int, error: Any) -> Non
         )
 
 
-def _run_threads(
-    client: _Client, session: Session, first: Callable[[], Any], bound: TowerStalenessBound
-) -> None:
-    """Runs one thread a tower, each with its own train op, `first` that of the first; this thread
-    saves. The first error of any thread ends all."""
+def _run_threads(client: _Client, session: Session, bound: TowerStalenessBound) -> None:
+    """Runs one thread a tower, each with its own train op; this thread saves. The first error of
+    any thread ends all."""
     errors: list[Exception] = []
     stop = threading.Event()
 
     def run(tower: int) -> None:
         try:
             bound.wait(tower, stop)
-            step = first if tower == 0 else _callable(client, session, tower)
-            for _ in _steps(client, session, step, tower, stop):
+            for _ in _steps(client, session, tower, stop):
                 bound.advance(tower)
                 bound.wait(tower, stop)
         except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it

@@ -10,7 +10,6 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -147,27 +146,11 @@ def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
         close(session)
 
 
-@contextmanager
-def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session, Executor]]:
-    """A session for what runs once before the first step, and a thread that can build the step in
-    `session` meanwhile. Connects the tasks by psclust's own wire.
-
-    TensorFlow builds one graph of a session at a time. The other session is one of the same
-    servers, and so has the same variables; its graphs are not optimized, which takes longer than a
-    run of them. Without a cluster it is `session` itself, as another would have variables of its
-    own.
-    """
-    config = session_config(context)
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    with ThreadPoolExecutor(1, "setup") as thread:
-        if context.task is None:
-            yield session, thread
-        else:
-            with open_session(session.sess_str, session.graph, config) as setup:
-                wire = own_wire(session.graph)
-                if wire is not None:
-                    setup.run(wire.connect)
-                yield setup, thread
+def connect(session: Session) -> None:
+    """Connects the tasks of a new session by psclust's own wire, if its graph has one."""
+    wire = own_wire(session.graph)
+    if wire is not None:
+        session.run(wire.connect)
 
 
 def recover(

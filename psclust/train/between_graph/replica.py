@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +27,7 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
-from psclust.train.session import open_session, open_setup, session_config, start_server
+from psclust.train.session import connect, open_session, session_config, start_server
 from psclust.train.staleness_bound import StalenessBound, StepValues
 from psclust.train.user_errors.step_errors import explained, no_data
 
@@ -132,14 +131,12 @@ class Replica:
         config = session_config(self.job.context)
         try:
             with explained(self.graph), open_session(self._target, self.graph, config) as session:
-                with open_setup(session, self.job.context) as (setup, thread):
-                    building = thread.submit(self._steps, session)
-                    decided = self.agree(setup)
-                    ready = self.prepare(session, setup, thread) if decided is None else None
-                    steps = building.result()
-                if ready is not None:
+                connect(session)
+                decided = self.agree(session)
+                if decided is None:
+                    ready = self.prepare(session)
                     with feeding([self.parts] if self.parts is not None else []):
-                        self.run(session, steps, ready)
+                        self.run(session, self._steps(session), ready)
                     return
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
@@ -157,16 +154,15 @@ class Replica:
             session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S
         )
 
-    def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
-        """Prepares the variables for `session`, in `setup` where they are those of the ps; both are
-        new. thread: of `open_setup`."""
+    def prepare(self, session: Session) -> Ready:
+        """Prepares the variables for a new session."""
         if self.built.participant is None:
-            self.variables.await_chief(setup, _CHIEF_DEADLINE_S)
+            self.variables.await_chief(session, _CHIEF_DEADLINE_S)
         # Else it does not wait for variables here: the chief may not know yet that a ps has lost
         # them. It notices when this replica joins the barrier, and it sends no token before the
         # variables are there.
-        self.variables.start_local(setup, session)
-        return Ready(self._has_ended(setup))
+        self.variables.start_local(session)
+        return Ready(self._has_ended(session))
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         if not isinstance(steps, BarrierParticipant):
