@@ -23,6 +23,7 @@ from psclust.replication.wire.own_wire import own_wire
 from psclust.spec.cluster import Task
 from psclust.spec.jobs import IN_GRAPH
 from psclust.train.task_context import TaskContext, device
+from psclust.train.user_errors.causes import first_line
 
 LOG = logging.getLogger(__name__)
 
@@ -36,12 +37,11 @@ _LOST_PEER = (
 )
 # The errors of several servers arrive as one error of any class, each on a line of its own.
 _LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
-_NO_INFORMATION = re.compile(
-    r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*"
+# The line `From /job:ps/replica:0/task:1:` above an error of that task, with its code perhaps, and
+# what gRPC adds to its own.
+_ELSEWHERE = re.compile(
+    r"(?:^(?:[A-Z_]+: )?From|from remote target) /job:(\w+)/replica:0/task:(\d+)", re.MULTILINE
 )
-
-# The line `From /job:ps/replica:0/task:1:` above an error of that task.
-_ELSEWHERE = re.compile(r"^From /job:(\w+)/replica:0/task:(\d+):", re.MULTILINE)
 
 _MAX_FAILURES_WITHOUT_A_STEP = 5
 _MAX_PAUSE_S = 5.0
@@ -229,12 +229,8 @@ def is_lost_peer(error: Any) -> bool:
 
 def brief(error: Any) -> str:
     """A TensorFlow error, whose message may be a page, in one line."""
-    lines = [
-        line
-        for line in str(error.message).splitlines()
-        if not _NO_INFORMATION.fullmatch(line.strip())
-    ]
-    return f"{type(error).__name__}: {' '.join(lines[:2]) or 'no message'}"
+    cause = first_line(str(error.message)) or "no message"
+    return f"{type(error).__name__}{elsewhere(error)}: {cause}"
 
 
 def system_reason(error: Exception) -> str | None:
