@@ -53,7 +53,7 @@ def session_config(context: TaskContext) -> Any:
     """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for
     no others: in-graph all ps and workers, between-graph all ps and the process's own task. This
     process gets one device for each of its towers. Idle threads sleep at once, as in bare servers
-    (`server_def`)."""
+    (`Request.encoded`)."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
