@@ -8,6 +8,7 @@ import ctypes
 import io
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -47,7 +48,7 @@ class Interpreter:
 
     def runs(self, command: str, search_path: str | None) -> bool:
         """Whether `command` is this interpreter, in the same virtual environment."""
-        found = _which(command, search_path)
+        found = shutil.which(command, path=os.defpath if search_path is None else search_path)
         if found is None:
             return False
         same_folder = os.path.realpath(os.path.dirname(found)) == os.path.realpath(
@@ -87,16 +88,6 @@ class Interpreter:
         _open_streams(bool(environment.get("PYTHONUNBUFFERED")))
         _drop_shared_state()
         _resize_blas(environment)
-
-
-def _which(command: str, search_path: str | None) -> str | None:
-    if os.path.dirname(command):
-        return command
-    folders = (search_path if search_path is not None else os.defpath).split(os.pathsep)
-    return next(
-        (path for folder in folders if os.access(path := os.path.join(folder, command), os.X_OK)),
-        None,
-    )
 
 
 def _open_streams(unbuffered: bool) -> None:
