@@ -73,11 +73,6 @@ class Definition:
         """Whether there is held-out data to evaluate on."""
         return self.eval_input_fn is not None or _takes(self.input_fn, "mode")
 
-    @property
-    def has_prediction(self) -> bool:
-        """Whether there is input to predict for."""
-        return self.predict_input_fn is not None or _takes(self.input_fn, "mode")
-
     @cached_property
     def parts(self) -> PartList | None:
         """Asked for once: what a folder has may change. Raises UsageError, see `checked_parts`, and
@@ -113,6 +108,7 @@ class Definition:
             yield partial(self.input_fn, **_named(self.input_fn, offered))
 
     def dataset(self, mode: str, shard: Shard) -> Any:
+        """Raises UsageError where no function gives input for `mode`, or one breaks its contract."""
         parts = self.parts if mode == ModeKeys.TRAIN else None
         if parts is not None:
             return every_part(self, parts, shard.index, shard.count)
@@ -120,6 +116,15 @@ class Definition:
         if self.data_parts is not None:
             offered["part"] = None
         own = {ModeKeys.EVAL: self.eval_input_fn, ModeKeys.PREDICT: self.predict_input_fn}.get(mode)
+        if own is None and mode != ModeKeys.TRAIN and not _takes(self.input_fn, "mode"):
+            what, function = (
+                ("held-out data", "an eval_input_fn")
+                if mode == ModeKeys.EVAL
+                else ("input to predict for", "a predict_input_fn")
+            )
+            raise UsageError(
+                f"there is no {what}: give the program {function}, or let input_fn take `mode`"
+            )
         with refusals("input_fn", mode), comparisons_noticed(self._compared):
             return call_with(own or self.input_fn, **offered)
 

@@ -108,11 +108,6 @@ class EvaluationGraph:
 def evaluate(job: Job) -> Evaluation:
     """Evaluates the last checkpoint on all held-out data. Raises UsageError without a checkpoint or
     data."""
-    if not job.program.has_evaluation:
-        raise UsageError(
-            "there is no held-out data: give the program an eval_input_fn, "
-            "or let input_fn take `mode`"
-        )
     built = EvaluationGraph(job)
     with restored(built.graph, built.restorer, job.model_dir, "evaluate") as (session, _):
         result = built.run(session)

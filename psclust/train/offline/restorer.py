@@ -32,15 +32,12 @@ class Restorer:
     variables from their moving averages.
     """
 
-    def __init__(self, scaffold: Any = None, config: TrainConfig | None = None) -> None:
+    def __init__(self, scaffold: Any, config: TrainConfig) -> None:
         self._scaffold = ScaffoldOps(scaffold)
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
-        self._averages = (
-            _averages()
-            if given is None and config is not None and config.average_decay is not None
-            else None
-        )
+        averaged = given is None and config.average_decay is not None
+        self._averages = _averages() if averaged else {}
         given = given or (tf.compat.v1.train.Saver(self._averages) if self._averages else None)
         known = _variables_of(given)
         rest = [variable for variable in variables if variable.op.name not in known]
@@ -49,11 +46,8 @@ class Restorer:
             tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer()
         )
         self.saver = tf.compat.v1.train.Saver(variables, allow_empty=True)
-        self._savers = [
-            saver
-            for saver in (given, tf.compat.v1.train.Saver(rest, allow_empty=True))
-            if saver is not None
-        ]
+        self._savers = [tf.compat.v1.train.Saver(rest, allow_empty=True)]
+        self._savers += [given] if given is not None else []
 
     def restore(self, session: Session, prefix: str) -> None:
         """Raises PsclustError for the checkpoint of another model, and DamagedCheckpointError for
@@ -61,15 +55,12 @@ class Restorer:
         with reading(prefix):
             found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
-        _refuse_without_averages(prefix, self._averages or {}, found)
+        _refuse_without_averages(prefix, self._averages, found)
         # Outside its graph, a saver assumes eager execution if that is not disabled.
         with session.graph.as_default(), reading(prefix):
             for saver in self._savers:
                 saver.restore(session, prefix)
-        self.begin(session)
-
-    def begin(self, session: Session) -> None:
-        """Initializes local variables (metrics) and tables."""
+        # Metrics and tables.
         session.run(self.local)
         self._scaffold.start_local(session)
 
