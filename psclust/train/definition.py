@@ -108,7 +108,7 @@ class Definition:
             yield partial(self.input_fn, **_named(self.input_fn, offered))
 
     def dataset(self, mode: str, shard: Shard) -> Any:
-        """Raises UsageError where no function gives input for `mode`, or one breaks its contract."""
+        """Raises UsageError if no function gives input for `mode`, or one breaks its contract."""
         parts = self.parts if mode == ModeKeys.TRAIN else None
         if parts is not None:
             return every_part(self, parts, shard.index, shard.count)
