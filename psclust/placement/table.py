@@ -4,8 +4,7 @@ advice where a ps holds too much."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from psclust.placement.cuts import are_small, cuts
 from psclust.placement.link_speed import LinkSpeed
@@ -77,9 +76,6 @@ class Table:
     sparse: tuple[str, ...]
     warning: str | None
     advised: tuple[Wire, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def tabulate(
