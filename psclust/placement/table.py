@@ -21,7 +21,7 @@ _WORTH_PLACING = 4_000
 IN_STEP = "between-graph sync"
 WAYS = ("in-graph sync", "in-graph async", IN_STEP, "between-graph async")
 _INDEX_BYTES = 8
-# Advised values of `max_shard_bytes` are powers of two, this one the smallest.
+# The smallest `max_shard_bytes` that is advised.
 _SMALLEST_SHARD = 1 << 10
 
 
@@ -169,13 +169,14 @@ def _better(
     already, or none does."""
     if imbalance(_place(variables, ps, settings)[2]) <= IMBALANCE_LIMIT:
         return None
-    candidates = []
-    if settings.max_shard_bytes != AUTO:
-        candidates.append(replace(settings, max_shard_bytes=AUTO))
-    if settings.policy != BALANCED:
-        candidates.append(replace(settings, policy=BALANCED))
-    for size in _shard_sizes(variables, ps, settings):
-        candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
+    mean = sum(variable.bytes for variable in variables) // ps
+    # A power of two, at most an eighth of the mean: nothing that is cut so makes a ps uneven.
+    size = max(_SMALLEST_SHARD, 1 << max(0, mean.bit_length() - 4))
+    candidates = (
+        replace(settings, max_shard_bytes=AUTO),
+        replace(settings, policy=BALANCED),
+        replace(settings, policy=BALANCED, max_shard_bytes=size),
+    )
     return next(
         (
             candidate
@@ -209,20 +210,6 @@ def _advice(
             "so it cannot be partitioned: make it so, or use fewer ps"
         )
     return f"no other placement of these {len(variables)} variables is even; use fewer ps"
-
-
-def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> list[int]:
-    """Powers of two, the largest first: up to the mean of the ps, and the next one if most bytes
-    are in a table, of which only rows travel, so that its shards need not be small."""
-    mean = max(1, sum(variable.bytes for variable in variables) // ps)
-    largest = max(variables, key=lambda variable: variable.bytes)
-    size = 1 << (mean.bit_length() - (not largest.sparse))
-    sizes = []
-    while size >= _SMALLEST_SHARD:
-        if not isinstance(settings.max_shard_bytes, int) or size < settings.max_shard_bytes:
-            sizes.append(size)
-        size //= 2
-    return sizes[:8]
 
 
 def _place(
