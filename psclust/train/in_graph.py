@@ -19,8 +19,8 @@ from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.initializer import Initializer, Source
 from psclust.train.checkpoints.patience import patiently
 from psclust.train.checkpoints.saver import Saver
-from psclust.train.hooks.configured_hooks import configured_hooks
-from psclust.train.hooks.session_hooks import Hooks, training_hooks
+from psclust.train.hooks.session_hooks import Hooks
+from psclust.train.hooks.task_hooks import task_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.moved_variables import MovedVariables
@@ -92,19 +92,12 @@ def _client(job: Job, layout: DeviceLayout, target: str) -> _Client:
     )
     with job.building(graph):
         report_model(job.reporter, job.model_dir, built.towers[0], layout)
-        spec = built.towers[0].spec
         leading = built.steps[0]
         # If each tower has its own step, one step runs one tower.
         seen = built.towers if len(built.steps) == 1 else built.towers[:1]
-        hooks = Hooks(
-            [
-                *training_hooks(spec, chief=True),
-                *job.hooks,
-                *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness),
-            ]
-        )
+        hooks = task_hooks(job, seen, leading.step, leading.loss, leading.staleness)
         saver = Saver(job, tf.compat.v1.global_variables(), layout.client)
-        variables, feeders = Initializer(spec.scaffold), _feeders(built, layout)
+        variables, feeders = Initializer(built.towers[0].spec.scaffold), _feeders(built, layout)
         moved = MovedVariables(job.context, target, variables.all)
         client = _Client(job, graph, layout, built, variables, saver, hooks, feeders, moved)
     graph.finalize()

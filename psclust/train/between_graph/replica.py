@@ -20,8 +20,7 @@ from psclust.replication.variables.training_state import End
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
 from psclust.train.checkpoints.initializer import Initializer
-from psclust.train.hooks.configured_hooks import configured_hooks
-from psclust.train.hooks.session_hooks import Hooks, training_hooks
+from psclust.train.hooks.task_hooks import task_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
@@ -77,7 +76,15 @@ class Replica:
                 self.built.streamed,
                 self.job.program.parts if config.handed_out else None,
             )
-            self.hooks = Hooks(self._hooks(layout))
+            if self.job.context.is_chief:
+                report_model(self.job.reporter, self.job.model_dir, self.built.tower, layout)
+            self.hooks = task_hooks(
+                self.job,
+                self.built.towers,
+                self.built.next_step,
+                self.built.tower.loss,
+                self.built.step.staleness if self.built.step else None,
+            )
             self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)
             self._build_own()
@@ -108,17 +115,6 @@ class Replica:
             backups=backups,
             bounded=bounded,
         )
-
-    def _hooks(self, layout: DeviceLayout) -> list[Any]:
-        tower, chief = self.built.tower, self.job.context.is_chief
-        hooks = [*training_hooks(tower.spec, chief=chief), *self.job.hooks]
-        if chief:
-            report_model(self.job.reporter, self.job.model_dir, tower, layout)
-            staleness = self.built.step.staleness if self.built.step else None
-            hooks += configured_hooks(
-                self.job, self.built.next_step, tower.loss, self.built.towers, staleness
-            )
-        return hooks
 
     def _staleness_bound(self) -> StalenessBound | None:
         context, ops = self.job.context, self.built.step

@@ -15,7 +15,6 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.model import EstimatorSpec
 from psclust.replication.prepared_run import prepare
 from psclust.replication.tf_types import Session
 
@@ -97,11 +96,6 @@ class Hooks:
             )
         self.stop_requested = self.stop_requested or context.stop_requested
         return results["step"]
-
-
-def training_hooks(spec: EstimatorSpec, *, chief: bool) -> list[Any]:
-    """The hooks of a spec that a client runs in training."""
-    return [*(spec.training_hooks or ()), *((spec.training_chief_hooks or ()) if chief else ())]
 
 
 def _options(requested: Sequence[Any]) -> tuple[Any, Any]:
