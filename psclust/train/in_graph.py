@@ -193,13 +193,13 @@ def _steps(
         try:
             made = StepValues.of(*run())
         except tf.errors.OutOfRangeError as error:
-            if client.feeders and _has_more(client.feeders[tower], session, stop):
+            if client.feeders and _has_more(client.feeders[tower], stop):
                 continue
             _check_end(client, session, tower, error)
             return
         step = made.step
         if client.feeders and client.feeders[tower].applied(made.parts):
-            client.feeders[tower].restock(session)
+            client.feeders[tower].restock()
         check_loss(client.job.program.config.nan_guard, step, made.loss)
         client.job.reporter.step(step, made.loss, made.examples, made.staleness)
         request = client.job.end_request
@@ -211,10 +211,10 @@ def _steps(
         yield step
 
 
-def _has_more(feeder: PartFeeder, session: Session, stop: threading.Event | None) -> bool:
+def _has_more(feeder: PartFeeder, stop: threading.Event | None) -> bool:
     """Whether an input that has ended has begun again with other parts of the data. While other
     towers hold all that is left, it waits for them to finish."""
-    while (supply := feeder.more(session)) is Supply.AWAITED:
+    while (supply := feeder.more()) is Supply.AWAITED:
         if stop is None or stop.wait(_POLL_S):
             return False
     return supply is Supply.HERE

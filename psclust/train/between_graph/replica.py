@@ -239,7 +239,7 @@ class Replica:
                 break
             step, lead = made.step, made.lead
             if self.parts is not None and self.parts.applied(made.parts):
-                self.parts.restock(session)
+                self.parts.restock()
             check_loss(guard, step, made.loss)
             self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
@@ -271,7 +271,7 @@ class Replica:
         Asynchronous, while other replicas hold all that is left, one of them may leave some."""
         if self.parts is None:
             return False
-        while (supply := self.parts.more(session)) is Supply.AWAITED and not self.job.context.sync:
+        while (supply := self.parts.more()) is Supply.AWAITED and not self.job.context.sync:
             time.sleep(_POLL_S)
             step = self.step(session)
             self.while_held(session, step)
@@ -320,7 +320,7 @@ class Replica:
             if self.parts is not None and made.applied:
                 part = made.part if made.examples else -1
                 if self.parts.applied([part]):
-                    self.parts.restock(session)
+                    self.parts.restock()
             self.job.reporter.step(token.step, made.loss, made.examples, barrier_s=made.waited_s)
             if self.job.end_request.leaving:
                 self.stop.set(session, leave=True)
