@@ -160,9 +160,11 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     try:
         cluster = ClusterSpec(converter(Mapping[str, tuple[str, ...]])(parse_json(text)))
         task = Task.parse(environment.get("PSCLUST_TASK", ""))
+        text = environment.get(VARIABLES)
+        home = converter(VariablesHome)(parse_json(text)) if text else VariablesHome()
     except ValueError as error:
         raise UsageError(
-            f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. "
+            f"PSCLUST_CLUSTER, PSCLUST_TASK or {VARIABLES} cannot be read: {error}. "
             "Start the program with `psclust up`"
         ) from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
@@ -190,7 +192,7 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         attempt=attempt,
         restarted=environment.get("PSCLUST_ATTEMPT", "1") not in ("", "1"),
         elastic=environment.get("PSCLUST_INPUT") == "handed_out",
-        home=_home(environment.get(VARIABLES)),
+        home=home,
     )
     if context.is_evaluator:
         return context
@@ -201,15 +203,6 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
             "every other task is a bare server"
         )
     return context
-
-
-def _home(text: str | None) -> VariablesHome:
-    try:
-        return converter(VariablesHome)(parse_json(text)) if text else VariablesHome()
-    except ValueError as error:
-        raise UsageError(
-            f"{VARIABLES} cannot be read: {error}. Start the program with `psclust up`"
-        ) from error
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
