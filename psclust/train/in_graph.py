@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -237,7 +238,6 @@ def _check_end(client: _Client, session: Session, tower: int, error: Any) -> Non
 def _run_threads(client: _Client, session: Session, bound: TowerStalenessBound) -> None:
     """Runs one thread a tower, each with its own train op; this thread saves. The first error of
     any thread ends all."""
-    errors: list[Exception] = []
     stop = threading.Event()
 
     def run(tower: int) -> None:
@@ -246,24 +246,19 @@ def _run_threads(client: _Client, session: Session, bound: TowerStalenessBound) 
             for _ in _steps(client, session, tower, stop):
                 bound.advance(tower)
                 bound.wait(tower, stop)
-        except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it
-            errors.append(error)
-            stop.set()
         finally:
             bound.end(tower)
 
-    threads = [
-        threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True)
-        for tower in range(len(client.built.steps))
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        while any(thread.is_alive() for thread in threads) and not stop.wait(_POLL_S):
-            client.saver.maybe(session, client.job.reporter.global_step)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if errors:
-        raise errors[0]
+    towers = range(len(client.built.steps))
+    with ThreadPoolExecutor(len(towers), "tower") as threads:
+        going = {threads.submit(run, tower) for tower in towers}
+        try:
+            while going and not stop.is_set():
+                ended, going = wait(going, _POLL_S, FIRST_COMPLETED)
+                for each in ended:
+                    each.result()
+                client.saver.maybe(session, client.job.reporter.global_step)
+        finally:
+            stop.set()
+    for each in going:
+        each.result()
