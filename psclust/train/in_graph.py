@@ -118,17 +118,12 @@ def _feeders(built: InGraph, layout: DeviceLayout) -> Sequence[PartFeeder]:
 
 def _layout(job: Job, target: str) -> DeviceLayout:
     """The layout with a tower on every device; asks the servers of a cluster for their devices."""
-    context, found = job.context, [job.context.devices]
+    context, wanted = job.context, job.program.config.device_count
     if context.task is None:
         return context.layout
-
-    def ask() -> None:
-        found[0] = cluster_devices(
-            target, context, session_config(context), job.program.config.device_count
-        )
-
-    recover(ask, context, lambda: 0)
-    return replace(context, devices=found[0]).layout
+    config = session_config(context)
+    found = recover(lambda: cluster_devices(target, context, config, wanted), context, lambda: 0)
+    return replace(context, devices=found or context.devices).layout
 
 
 def _train(client: _Client, session: Session) -> None:

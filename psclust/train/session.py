@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -26,6 +26,8 @@ from psclust.train.task_context import TaskContext, device
 from psclust.train.user_errors.causes import first_line
 
 LOG = logging.getLogger(__name__)
+
+_Made = TypeVar("_Made")
 
 # The errors of a session whose server has died (Unavailable, Aborted) or restarted empty
 # (FailedPrecondition), and of the parts of the same step on other servers (Cancelled).
@@ -154,17 +156,17 @@ def connect(session: Session) -> None:
 
 
 def recover(
-    attempt: Callable[[], None],
+    attempt: Callable[[], _Made],
     context: TaskContext,
     steps_done: Callable[[], int],
     *,
     is_to_leave: Callable[[], bool] = lambda: False,
     pause_s: float = 0.025,
     patience_s: float = 30.0,
-) -> None:
-    """Runs `attempt` until it returns, again each time it loses a server. Waits first until all
-    peers answer: a session would wait for ever for a missing one. Returns as well when it
-    `is_to_leave` and has no session.
+) -> _Made | None:
+    """The result of `attempt`, which is made again each time it loses a server. Waits first until
+    all peers answer: a session would wait for ever for a missing one. None when it `is_to_leave`
+    and has no session.
 
     Pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure
     without a step in between, up to five seconds. The first are short: TensorFlow dials a server
@@ -175,10 +177,10 @@ def recover(
     while True:
         wait_for_peers(context, _PEER_DEADLINE_S, is_to_leave)
         if is_to_leave():
-            return
+            return None
         before = steps_done()
         try:
-            attempt()
+            return attempt()
         except tf.errors.OpError as error:
             if context.task is None or not is_lost_peer(error):
                 raise
@@ -188,8 +190,6 @@ def recover(
             if failures > _MAX_FAILURES_WITHOUT_A_STEP and time.monotonic() - since > patience_s:
                 raise
             LOG.warning("lost a server (%s); reconnecting", brief(error))
-        else:
-            return
         time.sleep(min(pause_s * 2**failures, _MAX_PAUSE_S))
 
 

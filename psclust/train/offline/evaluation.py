@@ -36,11 +36,7 @@ class Evaluation:
     metrics: Mapping[str, Any]
 
     def __str__(self) -> str:
-        values = " ".join(
-            f"{name} {value:.4g}"
-            for name, value in self.metrics.items()
-            if isinstance(value, float)
-        )
+        values = " ".join(f"{name} {value:.4g}" for name, value in self.scalars().items())
         return f"evaluation: {values} ({counted(self.examples, 'example')}) at step {self.step}"
 
     def as_json(self) -> str:
