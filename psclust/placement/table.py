@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from psclust.placement.cuts import are_small, cuts
 from psclust.placement.link_speed import LinkSpeed
-from psclust.placement.partition import partition
+from psclust.placement.partition import partition, shard_number
 from psclust.placement.place import bytes_of_ps, imbalance, place
 from psclust.placement.placement_settings import AUTO, PlacementSettings
 from psclust.placement.policies import BALANCED
@@ -92,6 +92,11 @@ def tabulate(
     impossible pin."""
     pieces, placed, totals = _place(variables, ps, settings)
     total, better = sum(totals), _better(variables, ps, settings)
+
+    def wires(settings: PlacementSettings) -> tuple[Wire, ...]:
+        pieces, placed, _ = _place(variables, ps, settings)
+        return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, one_way) for way in WAYS)
+
     rows = tuple(
         Row(
             piece.name,
@@ -107,12 +112,12 @@ def tabulate(
         rows=rows,
         totals=totals,
         imbalance=imbalance(totals),
-        wire=_wires(variables, ps, settings, workers, wire_dtype, one_way),
+        wire=wires(settings),
         sparse=tuple(
             variable.name for variable in variables if variable.trained and variable.sparse
         ),
         warning=warning(variables, ps, settings),
-        advised=_wires(variables, ps, better, workers, wire_dtype, one_way) if better else (),
+        advised=wires(better) if better else (),
     )
 
 
@@ -221,18 +226,6 @@ def _place(
     return pieces, placed, tuple(bytes_of_ps(pieces, placed, ps))
 
 
-def _wires(
-    variables: Sequence[Variable],
-    ps: int,
-    settings: PlacementSettings,
-    workers: int,
-    wire_dtype: str | None,
-    one_way: Collection[str],
-) -> tuple[Wire, ...]:
-    pieces, placed, _ = _place(variables, ps, settings)
-    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, one_way) for way in WAYS)
-
-
 def _wire(
     way: str,
     pieces: Sequence[Variable],
@@ -245,14 +238,13 @@ def _wire(
     replicas = workers if way.endswith(" sync") else 1
     pulled, pushed = [0] * ps, [0] * ps
     unknown = False
-    touched = _touched(pieces)
     for piece in pieces:
         if not piece.trained:
             continue
         if piece.sparse and piece.rows is None:
             unknown = True
             continue
-        rows = touched[piece.name] if piece.sparse else 0
+        rows = _touched(piece) if piece.sparse else 0
         row_elements = piece.elements // max(1, piece.shape[0] if piece.shape else 1)
         elements = rows * row_elements if piece.sparse else piece.elements
         # What comes back to a copy is its difference, which is rounded like a gradient.
@@ -272,27 +264,14 @@ def _busiest_link(counts: Sequence[int], workers: int, replicas: int) -> int:
     return max(max(counts) * workers, sum(counts)) // max(1, replicas)
 
 
-def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
-    """Piece -> how many of its rows a batch touches, where known. Their spread over the shards of a
+def _touched(piece: Variable) -> int:
+    """How many of its rows a batch touches, where that is known. Their spread over the shards of a
     table depends on the data; assume an even one."""
-    heights: dict[str, int] = {}
-    for piece in pieces:
-        if piece.whole is not None:
-            heights[piece.whole] = heights.get(piece.whole, 0) + piece.shape[0]
-    above: dict[str, int] = {}
-    touched = {}
-    for piece in pieces:
-        if piece.rows is None:
-            continue
-        if piece.whole is None:
-            touched[piece.name] = piece.rows
-            continue
-        start = above.get(piece.whole, 0)
-        end = above[piece.whole] = start + piece.shape[0]
-        touched[piece.name] = (
-            piece.rows * end // heights[piece.whole] - piece.rows * start // heights[piece.whole]
-        )
-    return touched
+    rows = piece.rows or 0
+    if piece.whole is None:
+        return rows
+    number = shard_number(piece.name)
+    return rows * (number + 1) // piece.shards - rows * number // piece.shards
 
 
 def format_bytes(count: float) -> str:
