@@ -35,9 +35,6 @@ class Hooks:
                 )
             hook.begin()
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
-
     def start(self, session: Session) -> None:
         """Calls `after_create_session`: a new session is ready, its variables have values."""
         with session.graph.as_default():
