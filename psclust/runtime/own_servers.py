@@ -13,7 +13,6 @@ from typing import Any
 
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.task_progress import FINISHED, SERVING, Progress
-from psclust.runtime.import_hook import when_imported
 from psclust.runtime.linux_process import wait_for_a_signal
 
 _LOOK_S = 0.5  # for a signal that comes as the wait begins
@@ -34,11 +33,8 @@ class OwnServers:
         self._started = False
         self._signals = SignalRecord()
 
-    def watch(self) -> None:
-        """Watch until the process ends."""
-        when_imported({"tensorflow.python.training.server_lib": self._patch_server})
-
-    def _patch_server(self, server_lib: Any) -> None:
+    def watch(self, server_lib: Any) -> None:
+        """Until the process ends. server_lib: TensorFlow's module of that name."""
         join, start = server_lib.Server.join, server_lib.Server.start
 
         def reported_join(server: Any) -> None:
