@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from inspect import Parameter
 from typing import Any, TypeVar
@@ -32,28 +32,20 @@ class Definition:
     model_fn: Callable[..., EstimatorSpec]
     input_fn: Callable[..., Any]
     optimizer_fn: Callable[..., Any] | None = None
-    params: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    eval_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
-    seed: int | None = field(default=None, kw_only=True)
-    input_on_client: bool = field(default=False, kw_only=True)
-    predict_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
-    serving_input_receiver_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
-    data_parts: Sequence[Any] | Callable[..., Sequence[Any]] | None = field(
-        default=None, kw_only=True
-    )
-    config: TrainConfig = field(default=TrainConfig(), kw_only=True)
+    _: KW_ONLY
+    params: Mapping[str, Any] | None = None
+    eval_input_fn: Callable[..., Any] | None = None
+    seed: int | None = None
+    input_on_client: bool = False
+    predict_input_fn: Callable[..., Any] | None = None
+    serving_input_receiver_fn: Callable[..., Any] | None = None
+    data_parts: Sequence[Any] | Callable[..., Sequence[Any]] | None = None
+    config: TrainConfig = field(default=TrainConfig())
     # Places in these functions that have warned.
     _compared: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in (
-            "model_fn",
-            "input_fn",
-            "optimizer_fn",
-            "eval_input_fn",
-            "predict_input_fn",
-            "serving_input_receiver_fn",
-        ):
+        for name in (each.name for each in fields(self) if each.name.endswith("_fn")):
             found = getattr(self, name)
             if found is not None and not callable(found):
                 raise UsageError(
