@@ -54,14 +54,13 @@ class PartFeeder:
 
     def start(self, session: Session) -> None:
         """Begins the inputs with the parts that this replica holds, each after its last batch that
-        was used, and goes on to feed them. The first time in a session it takes the replica's place
+        was used, and goes on to feed them, until `end`. The first time it takes the replica's place
         among those that claim; the variables must have values then."""
-        claims = self._claims
-        if claims is None or claims.session is not session:
-            self.end()
+        if self._claims is None:
             me = secrets.randbits(62) + 1
             session.run(self._ops.join, {self._ops.slot: self._slot, self._ops.me: me})
-            claims = self._claims = _Claims(session, me, len(self._upcoming))
+            self._claims = _Claims(session, me, len(self._upcoming))
+        claims = self._claims
         claims.pause()
         claims.life += 1
         left = claims.share_out()
@@ -116,7 +115,7 @@ class PartFeeder:
     def leave(self, session: Session) -> None:
         """Gives back what this replica holds, and its place."""
         claims = self._claims
-        if claims is not None and claims.session is session:
+        if claims is not None:
             claims.pause()
             self._finish(claims)
             session.run(self._ops.leave, {self._ops.slot: self._slot, self._ops.me: claims.me})
