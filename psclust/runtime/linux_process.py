@@ -40,6 +40,15 @@ def default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
+def recorded_signals() -> int:
+    """A descriptor, not blocking, from which the numbers of signals with a handler in Python can be
+    read as they come: the handlers wait for the main thread. Main thread only."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+    return read
+
+
 def flush_c_streams() -> None:
     """Flush the stdio buffers of C and C++ code."""
     _libc.fflush(None)
