@@ -109,16 +109,11 @@ class TaskContext:
     def layout(self) -> DeviceLayout:
         if self.task is None or self.cluster is None:
             return replace(LOCAL, workers=self.devices)
-        here, ps, tasks = (
-            device(self.task),
-            self.cluster.count(PS),
-            tuple(device(task) for task in self.replicas),
-        )
-        if self.replication == IN_GRAPH:
-            return DeviceLayout(
-                ps, tasks if self.devices == ("",) else self.devices, here, self.placement
-            )
-        return DeviceLayout(ps, tasks, here, self.placement, devices=self.devices)
+        ps, tasks = self.cluster.count(PS), tuple(map(device, self.replicas))
+        layout = DeviceLayout(ps, tasks, device(self.task), self.placement)
+        if self.replication != IN_GRAPH:
+            return replace(layout, devices=self.devices)
+        return layout if self.devices == ("",) else replace(layout, workers=self.devices)
 
     @property
     def peers(self) -> tuple[Task, ...]:
@@ -169,14 +164,6 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         ) from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
-    placement = PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    names = (
-        "PSCLUST_BACKUP_WORKERS",
-        "PSCLUST_MAX_STALENESS",
-        "PSCLUST_DEVICE_COUNT",
-        "PSCLUST_JOB_ATTEMPT",
-    )
-    backups, staleness, devices, attempt = (_count(environment, name) for name in names)
     context = TaskContext(
         task,
         cluster,
@@ -185,11 +172,11 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         run_dir,
         progress,
         run,
-        placement,
-        backup_workers=backups or 0,
-        max_staleness=staleness,
-        device_count=devices or None,
-        attempt=attempt,
+        PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", "")),
+        backup_workers=_count(environment, "PSCLUST_BACKUP_WORKERS") or 0,
+        max_staleness=_count(environment, "PSCLUST_MAX_STALENESS"),
+        device_count=_count(environment, "PSCLUST_DEVICE_COUNT") or None,
+        attempt=_count(environment, "PSCLUST_JOB_ATTEMPT"),
         restarted=environment.get("PSCLUST_ATTEMPT", "1") not in ("", "1"),
         elastic=environment.get("PSCLUST_INPUT") == "handed_out",
         home=home,
