@@ -125,18 +125,12 @@ def _losses(
     """(step, loss, time in seconds when all steps until then are logged), by steps. Raises
     UsageError if the training fails."""
     name = f"{replication}-{update}"
-    arguments = [
-        "--ps",
-        "2",
-        "--workers",
-        "2",
-        "--replication",
-        replication,
-        f"--{update}",
-        "psclust.examples.digits:program",
-    ]
-    options = ["--log-seconds", "0", *(["--max-steps", str(steps)] if steps is not None else [])]
-    _psclust(folder, "up", "--name", name, *arguments, *options)
+    command = (
+        f"--name {name} --ps 2 --workers 2 --replication {replication} --{update} "
+        "psclust.examples.digits:program --log-seconds 0"
+    )
+    limit = [f"--max-steps={steps}"] if steps is not None else []
+    _psclust(folder, "up", *command.split(), *limit)
     found = (
         json.loads(line)
         for line in _psclust(folder, "logs", name, "--json", "--grep", _LINE.pattern).splitlines()
