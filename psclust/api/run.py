@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -106,11 +105,8 @@ class Run:
         self._wait(lambda: False, timeout_s, "over")
         status = self.status
         if check and not status.ok:
-            raise PsclustError(
-                "; ".join(
-                    [f"{status.name}: {status.text}", *([status.remedy] if status.remedy else [])]
-                )
-            )
+            remedy = f"; {status.remedy}" if status.remedy else ""
+            raise PsclustError(f"{status.name}: {status.text}{remedy}")
         return status
 
     def logs(self, task: str, attempt: int | None = None) -> str:
@@ -169,13 +165,9 @@ class Run:
 
     def _wait(self, is_reached: Callable[[], bool], timeout_s: float | None, what: str) -> None:
         """Until that, or the end of the run."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            while not is_reached() and not self._is_over:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"the run is not {what} after {timeout_s:g} s")
-                self._changed.wait(left)
+            if not self._changed.wait_for(lambda: is_reached() or self._is_over, timeout_s):
+                raise TimeoutError(f"the run is not {what} after {timeout_s:g} s")
         if self._status is None:
             raise self._error()
 

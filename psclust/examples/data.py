@@ -15,21 +15,20 @@ from psclust.errors import UsageError
 DIGITS_TRAINED_ON = 1437
 
 
-def sklearn_datasets() -> Any:
-    """The module `sklearn.datasets`. Raises UsageError if scikit-learn is not installed."""
+def installed(module: str, extra: str = "examples") -> Any:
+    """The module. Raises UsageError, with the extra of psclust that brings it, if it is not
+    there."""
     try:
-        return import_module("sklearn.datasets")
+        return import_module(module)
     except ModuleNotFoundError as error:
-        raise UsageError(
-            "this example reads its data from scikit-learn, which is not installed: "
-            "pip install psclust[examples]"
-        ) from error
+        package = module.partition(".")[0].replace("sklearn", "scikit-learn")
+        raise UsageError(f"{package} is not installed: pip install psclust[{extra}]") from error
 
 
 def digits(*, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """(images [n, 8, 8] uint8 in 0..16, labels [n] int64): 1,437 handwritten digits to train on, or
     the other 360. Raises UsageError."""
-    found = sklearn_datasets().load_digits()
+    found = installed("sklearn.datasets").load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     part = order[DIGITS_TRAINED_ON:] if held_out else order[:DIGITS_TRAINED_ON]
     return found.images[part].astype(np.uint8), found.target[part].astype(np.int64)

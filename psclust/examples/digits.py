@@ -11,9 +11,7 @@ collection REGULARIZATION_LOSSES and adds to its loss.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -44,22 +42,19 @@ def data_dir(params: dict[str, Any]) -> Path:
 
 def write_digits(directory: Path) -> None:
     """Writes `train-<i>.tfrecord` and `eval.tfrecord` into `directory` unless it exists. Several
-    processes may call it at once: one writes a temporary folder and renames it, the others wait."""
+    processes may call it at once: each writes a folder of its own, and the first gets the name."""
     if directory.is_dir():
         return
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with open(directory.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if directory.is_dir():
-            return
-        aside = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
+    with tempfile.TemporaryDirectory(prefix=".digits-", dir=directory.parent) as aside:
+        made = Path(aside, directory.name)
+        made.mkdir()
+        _write_files(made)
         try:
-            _write_files(aside)
-            aside.chmod(0o755)
-            aside.rename(directory)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+            made.rename(directory)
+        except OSError:
+            if not directory.is_dir():
+                raise
 
 
 def _write_files(directory: Path) -> None:

@@ -20,7 +20,6 @@ import sys
 import tempfile
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from importlib import import_module
 from itertools import accumulate, groupby
 from pathlib import Path
 from statistics import fmean
@@ -30,6 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import PsclustError, UsageError
+from psclust.examples.data import installed
 
 _WAYS = [
     (replication, update)
@@ -44,21 +44,9 @@ _AVERAGED = 15  # losses of batches, in a curve
 _LINE = re.compile(r"step (\d+) loss ([-+.\de]+)")
 
 
-def installed(module: str) -> Any:
-    """Raises UsageError if it is not."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        raise UsageError(
-            f"pictures are drawn with {package}, which is not installed: "
-            "pip install psclust[pictures]"
-        ) from error
-
-
 def figure(width: float, height: float) -> Any:
     """Of matplotlib, in inches. Raises UsageError if that is not installed."""
-    return installed("matplotlib.figure").Figure(
+    return installed("matplotlib.figure", "pictures").Figure(
         figsize=(width, height), dpi=100, layout="constrained"
     )
 
@@ -96,7 +84,7 @@ def words(folder: Path, steps: int | None) -> Any:
     vectors = tf.train.load_checkpoint(str(folder)).get_tensor("vectors")[:_WORDS]
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     places = (
-        installed("sklearn.manifold")
+        installed("sklearn.manifold", "pictures")
         .TSNE(metric="cosine", perplexity=12, init="pca", random_state=1)
         .fit_transform(unit)
     )
@@ -137,18 +125,12 @@ def _losses(
     """(step, loss, time in seconds when all steps until then are logged), by steps. Raises
     UsageError if the training fails."""
     name = f"{replication}-{update}"
-    arguments = [
-        "--ps",
-        "2",
-        "--workers",
-        "2",
-        "--replication",
-        replication,
-        f"--{update}",
-        "psclust.examples.digits:program",
-    ]
-    options = ["--log-seconds", "0", *(["--max-steps", str(steps)] if steps is not None else [])]
-    _psclust(folder, "up", "--name", name, *arguments, *options)
+    command = (
+        f"--name {name} --ps 2 --workers 2 --replication {replication} --{update} "
+        "psclust.examples.digits:program --log-seconds 0"
+    )
+    limit = [f"--max-steps={steps}"] if steps is not None else []
+    _psclust(folder, "up", *command.split(), *limit)
     found = (
         json.loads(line)
         for line in _psclust(folder, "logs", name, "--json", "--grep", _LINE.pattern).splitlines()

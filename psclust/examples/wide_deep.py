@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import psclust
-from psclust.examples.data import sklearn_datasets
+from psclust.examples.data import installed
 from psclust.examples.layers import dense
 
 _HELD_OUT = 110
@@ -30,7 +30,7 @@ _BLOOD = ("s1", "s2", "s3", "s4", "s5", "s6")
 def patients(*, held_out: bool) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """({name: [n] float32; sex: [n] int64, 1 or 2}, [n] int64: 1 if the disease progressed by more
     than the median)."""
-    found = sklearn_datasets().load_diabetes(scaled=False)
+    found = installed("sklearn.datasets").load_diabetes(scaled=False)
     order = np.random.default_rng(0).permutation(len(found.target))
     part = order[:_HELD_OUT] if held_out else order[_HELD_OUT:]
     values = dict(zip(found.feature_names, found.data[part].T, strict=True))

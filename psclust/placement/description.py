@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 from psclust.placement.variable import Variable
 
 # The variable that says for how many ps a program is described.
 DESCRIBED_PS = "PSCLUST_DESCRIBED_PS"
 _MARK = "psclust-variables: "
-# The fields that JSON holds as they are.
-_PLAIN = ("wire_dtype", "one_way", "in_step", "whole")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +26,7 @@ class Description:
     whole: str | None = None
 
     def render(self) -> str:
-        fields = {name: getattr(self, name) for name in _PLAIN}
-        return _MARK + json.dumps(
-            {"variables": [variable.as_dict() for variable in self.variables], **fields}
-        )
+        return _MARK + json.dumps(asdict(self))
 
     @classmethod
     def find(cls, output: str) -> Description | None:
@@ -40,7 +35,5 @@ class Description:
         if line is None:
             return None
         data = json.loads(line.removeprefix(_MARK))
-        return cls(
-            tuple(Variable.from_dict(entry) for entry in data["variables"]),
-            **{name: data[name] for name in _PLAIN},
-        )
+        values = {each.name: data[each.name] for each in fields(cls)}
+        return cls(**{**values, "variables": tuple(map(Variable.from_dict, data["variables"]))})

@@ -46,18 +46,11 @@ class PlacementSettings:
 
     @classmethod
     def parse(cls, text: str) -> PlacementSettings:
-        """Reads a word, or JSON such as `{"policy": "balanced", "pin": {"a*": 0},
-        "max_shard_bytes": 8000000}`. Raises UsageError."""
-        text = text.strip() or ROUND_ROBIN
+        """Reads what `render` wrote; nothing is the default. The cluster file was checked before.
+        Raises UsageError for a word or a key of another psclust."""
         try:
-            data: Any = json.loads(text) if text.startswith("{") else {"policy": text}
-            shard = data.get("max_shard_bytes", AUTO)
-            settings = cls(
-                str(data.get("policy", ROUND_ROBIN)),
-                {str(pattern): int(ps) for pattern, ps in data.get("pin", {}).items()},
-                shard if shard in (AUTO, NONE) else int(shard),
-            )
-        except (ValueError, AttributeError, TypeError) as error:
+            settings = cls(**json.loads(text)) if text.startswith("{") else cls(text or ROUND_ROBIN)
+        except (ValueError, TypeError) as error:
             raise UsageError(
                 f"placement {text!r} cannot be read ({error}); write {' or '.join(POLICIES)}, "
                 "or a mapping in JSON"
@@ -65,10 +58,6 @@ class PlacementSettings:
         if settings.policy not in POLICIES:
             raise UsageError(
                 f"placement is {settings.policy!r}; it must be one of {', '.join(POLICIES)}"
-            )
-        if isinstance(settings.max_shard_bytes, int) and settings.max_shard_bytes < 1:
-            raise UsageError(
-                f"placement: max_shard_bytes is {settings.max_shard_bytes}; it must be positive"
             )
         return settings
 

@@ -4,12 +4,11 @@ advice where a ps holds too much."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from psclust.placement.cuts import are_small, cuts
 from psclust.placement.link_speed import LinkSpeed
-from psclust.placement.partition import partition
+from psclust.placement.partition import partition, shard_number
 from psclust.placement.place import bytes_of_ps, imbalance, place
 from psclust.placement.placement_settings import AUTO, PlacementSettings
 from psclust.placement.policies import BALANCED
@@ -22,7 +21,7 @@ _WORTH_PLACING = 4_000
 IN_STEP = "between-graph sync"
 WAYS = ("in-graph sync", "in-graph async", IN_STEP, "between-graph async")
 _INDEX_BYTES = 8
-# Advised values of `max_shard_bytes` are powers of two, this one the smallest.
+# The smallest `max_shard_bytes` that is advised.
 _SMALLEST_SHARD = 1 << 10
 
 
@@ -78,9 +77,6 @@ class Table:
     warning: str | None
     advised: tuple[Wire, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def tabulate(
     variables: Sequence[Variable],
@@ -96,6 +92,11 @@ def tabulate(
     impossible pin."""
     pieces, placed, totals = _place(variables, ps, settings)
     total, better = sum(totals), _better(variables, ps, settings)
+
+    def wires(settings: PlacementSettings) -> tuple[Wire, ...]:
+        pieces, placed, _ = _place(variables, ps, settings)
+        return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, one_way) for way in WAYS)
+
     rows = tuple(
         Row(
             piece.name,
@@ -111,12 +112,12 @@ def tabulate(
         rows=rows,
         totals=totals,
         imbalance=imbalance(totals),
-        wire=_wires(variables, ps, settings, workers, wire_dtype, one_way),
+        wire=wires(settings),
         sparse=tuple(
             variable.name for variable in variables if variable.trained and variable.sparse
         ),
         warning=warning(variables, ps, settings),
-        advised=_wires(variables, ps, better, workers, wire_dtype, one_way) if better else (),
+        advised=wires(better) if better else (),
     )
 
 
@@ -173,13 +174,14 @@ def _better(
     already, or none does."""
     if imbalance(_place(variables, ps, settings)[2]) <= IMBALANCE_LIMIT:
         return None
-    candidates = []
-    if settings.max_shard_bytes != AUTO:
-        candidates.append(replace(settings, max_shard_bytes=AUTO))
-    if settings.policy != BALANCED:
-        candidates.append(replace(settings, policy=BALANCED))
-    for size in _shard_sizes(variables, ps, settings):
-        candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
+    mean = sum(variable.bytes for variable in variables) // ps
+    # A power of two, at most an eighth of the mean: nothing that is cut so makes a ps uneven.
+    size = max(_SMALLEST_SHARD, 1 << max(0, mean.bit_length() - 4))
+    candidates = (
+        replace(settings, max_shard_bytes=AUTO),
+        replace(settings, policy=BALANCED),
+        replace(settings, policy=BALANCED, max_shard_bytes=size),
+    )
     return next(
         (
             candidate
@@ -215,20 +217,6 @@ def _advice(
     return f"no other placement of these {len(variables)} variables is even; use fewer ps"
 
 
-def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> list[int]:
-    """Powers of two, the largest first: up to the mean of the ps, and the next one if most bytes
-    are in a table, of which only rows travel, so that its shards need not be small."""
-    mean = max(1, sum(variable.bytes for variable in variables) // ps)
-    largest = max(variables, key=lambda variable: variable.bytes)
-    size = 1 << (mean.bit_length() - (not largest.sparse))
-    sizes = []
-    while size >= _SMALLEST_SHARD:
-        if not isinstance(settings.max_shard_bytes, int) or size < settings.max_shard_bytes:
-            sizes.append(size)
-        size //= 2
-    return sizes[:8]
-
-
 def _place(
     variables: Sequence[Variable], ps: int, settings: PlacementSettings
 ) -> tuple[list[Variable], dict[str, int], tuple[int, ...]]:
@@ -236,18 +224,6 @@ def _place(
     pieces = partition(variables, cuts(variables, ps, settings))
     placed = place(pieces, ps, settings)
     return pieces, placed, tuple(bytes_of_ps(pieces, placed, ps))
-
-
-def _wires(
-    variables: Sequence[Variable],
-    ps: int,
-    settings: PlacementSettings,
-    workers: int,
-    wire_dtype: str | None,
-    one_way: Collection[str],
-) -> tuple[Wire, ...]:
-    pieces, placed, _ = _place(variables, ps, settings)
-    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, one_way) for way in WAYS)
 
 
 def _wire(
@@ -262,14 +238,13 @@ def _wire(
     replicas = workers if way.endswith(" sync") else 1
     pulled, pushed = [0] * ps, [0] * ps
     unknown = False
-    touched = _touched(pieces)
     for piece in pieces:
         if not piece.trained:
             continue
         if piece.sparse and piece.rows is None:
             unknown = True
             continue
-        rows = touched[piece.name] if piece.sparse else 0
+        rows = _touched(piece) if piece.sparse else 0
         row_elements = piece.elements // max(1, piece.shape[0] if piece.shape else 1)
         elements = rows * row_elements if piece.sparse else piece.elements
         # What comes back to a copy is its difference, which is rounded like a gradient.
@@ -289,27 +264,14 @@ def _busiest_link(counts: Sequence[int], workers: int, replicas: int) -> int:
     return max(max(counts) * workers, sum(counts)) // max(1, replicas)
 
 
-def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
-    """Piece -> how many of its rows a batch touches, where known. Their spread over the shards of a
+def _touched(piece: Variable) -> int:
+    """How many of its rows a batch touches, where that is known. Their spread over the shards of a
     table depends on the data; assume an even one."""
-    heights: dict[str, int] = {}
-    for piece in pieces:
-        if piece.whole is not None:
-            heights[piece.whole] = heights.get(piece.whole, 0) + piece.shape[0]
-    above: dict[str, int] = {}
-    touched = {}
-    for piece in pieces:
-        if piece.rows is None:
-            continue
-        if piece.whole is None:
-            touched[piece.name] = piece.rows
-            continue
-        start = above.get(piece.whole, 0)
-        end = above[piece.whole] = start + piece.shape[0]
-        touched[piece.name] = (
-            piece.rows * end // heights[piece.whole] - piece.rows * start // heights[piece.whole]
-        )
-    return touched
+    rows = piece.rows or 0
+    if piece.whole is None:
+        return rows
+    number = shard_number(piece.name)
+    return rows * (number + 1) // piece.shards - rows * number // piece.shards
 
 
 def format_bytes(count: float) -> str:

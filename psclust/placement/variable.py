@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 _BYTES = {"bool": 1, "string": 8, "resource": 8, "bfloat16": 2, "half": 2}
@@ -50,14 +50,6 @@ class Variable:
     @property
     def bytes(self) -> int:
         return self.elements * dtype_bytes(self.dtype)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one index of axis 0; all bytes of a scalar."""
-        return math.prod(self.shape[1:]) * dtype_bytes(self.dtype)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Variable:

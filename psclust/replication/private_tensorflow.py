@@ -75,11 +75,6 @@ def nodes_of_functions(graph: Graph) -> Iterable[Any]:
         yield from function.definition.node_def
 
 
-def unfinalize(graph: Graph) -> None:
-    """Lets ops be added to a finalized graph again."""
-    graph._unsafe_unfinalize()
-
-
 def slice_of(variable: Variable) -> Any:
     """The `tf.Variable.SaveSliceInfo` of a shard; None of a whole variable."""
     return variable._get_save_slice_info()

@@ -4,39 +4,32 @@ that has loaded the library, `serve` is called directly."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from psclust.errors import PsclustError, StartError
-from psclust.runtime.linux_process import wait_for_a_signal
+from psclust.errors import StartError
+from psclust.runtime import server_request
 from psclust.runtime.quiet_import import quiet_import
-from psclust.runtime.server_request import Request, not_started, parse
+from psclust.runtime.server_def import Request
 from psclust.runtime.tensorflow_library import Library, NoLibrary, Refused, load_library
 
 
 def serve(argv: Sequence[str], library: Library | None = None) -> NoReturn:
     """Serve until killed, by Python's server where TensorFlow has no C library. library: if the
-    process has loaded it. A failure is one sentence on stderr and the exit code of its kind: 2 for
-    a wrong request, 3 for a server that could not start."""
-    try:
-        request = parse(argv)
+    process has loaded it."""
+
+    def start_any(request: Request) -> object:
         try:
-            server: object = start(request, library)
+            return start(request, library)
         except NoLibrary as error:
             # Not before: a fork server must not have it, to run it as a program.
             from psclust.runtime import python_server
 
             sys.stderr.write(f"{error}: its Python server is used, which starts more slowly\n")
-            server = python_server.start(request)
-    except PsclustError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.stderr.flush()
-        # Not sys.exit: the library's static destructors must not run while threads of a half-made
-        # server do.
-        os._exit(error.exit_code)
-    wait_for_a_signal(server)
+            return python_server.start(request)
+
+    server_request.serve(argv, start_any)
 
 
 def start(request: Request, library: Library | None = None) -> str:
@@ -54,7 +47,7 @@ def start(request: Request, library: Library | None = None) -> str:
     try:
         return library.start_server(request.encoded())
     except Refused as error:
-        raise StartError(not_started(request, str(error))) from error
+        raise StartError(server_request.not_started(request, str(error))) from error
 
 
 if __name__ == "__main__":

@@ -66,19 +66,14 @@ def main() -> None:
             return
         send(requests, {"ready": True, "preload_s": round(time.monotonic() - started, 3)})
         while True:
-            message, files = framing.receive(requests, max_files=1)
-            send(requests, answer(message, files[0] if files else None, loaded))
+            message, (output,) = framing.receive(requests, max_files=1)
+            send(requests, answer(start_task.Task(**json.loads(message)), output, loaded))
 
 
-def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[str, object]:
+def answer(wanted: start_task.Task, output: int, loaded: preload.Loaded) -> dict[str, object]:
     """Start the requested task; returns the reply."""
-    if output is None:
-        return {"error": "the request carried no file descriptor for the task's output"}
     try:
-        wanted = start_task.Task.from_json(json.loads(message))
         return {"pid": start(wanted, output, loaded)}
-    except (ValueError, KeyError, TypeError) as error:
-        return {"error": f"not a request this fork server understands: {error!r}"}
     except OSError as error:
         return {"error": f"could not start a process: {error.strerror}"}
     finally:

@@ -8,11 +8,13 @@ import ctypes
 import io
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psclust.runtime.shadowed_modules import hidden, path_entries
 from psclust.spec.whole_number import whole_number
@@ -47,7 +49,7 @@ class Interpreter:
 
     def runs(self, command: str, search_path: str | None) -> bool:
         """Whether `command` is this interpreter, in the same virtual environment."""
-        found = _which(command, search_path)
+        found = shutil.which(command, path=os.defpath if search_path is None else search_path)
         if found is None:
             return False
         same_folder = os.path.realpath(os.path.dirname(found)) == os.path.realpath(
@@ -89,49 +91,30 @@ class Interpreter:
         _resize_blas(environment)
 
 
-def _which(command: str, search_path: str | None) -> str | None:
-    if os.path.dirname(command):
-        return command
-    folders = (search_path if search_path is not None else os.defpath).split(os.pathsep)
-    return next(
-        (path for folder in folders if os.access(path := os.path.join(folder, command), os.X_OK)),
-        None,
-    )
-
-
 def _open_streams(unbuffered: bool) -> None:
     """Open sys.stdin, stdout and stderr on descriptors 0 to 2 as the interpreter does if they are
     no terminal."""
-    encoding, errors = sys.stdout.encoding, sys.stdout.errors
-    keyboard = io.FileIO(0, closefd=False)
-    keyboard.name = "<stdin>"
-    stdin = io.TextIOWrapper(
-        io.BufferedReader(keyboard), encoding, errors, write_through=unbuffered
-    )
-    stdin.mode = "r"  # type: ignore[misc]
-    stdout = _writer(1, encoding, errors, unbuffered, False)
-    stderr = _writer(2, encoding, "backslashreplace", unbuffered, True)
-    sys.stdin = sys.__stdin__ = stdin  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = stdout  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = stderr  # type: ignore[misc]
+    errors = sys.stdout.errors
+    sys.stdin = sys.__stdin__ = _stream(0, errors, unbuffered)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, errors, unbuffered)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace", unbuffered)  # type: ignore[misc]
 
 
-def _writer(
-    descriptor: int, encoding: str, errors: str | None, unbuffered: bool, lines: bool
-) -> io.TextIOWrapper:
-    raw = io.FileIO(descriptor, "w", closefd=False)
-    raw.name = "<stdout>" if descriptor == 1 else "<stderr>"
-    # The interpreter itself passes the raw file under -u.
-    binary = raw if unbuffered else io.BufferedWriter(raw)
+def _stream(descriptor: int, errors: str | None, unbuffered: bool) -> io.TextIOWrapper:
+    mode, buffered = ("w", io.BufferedWriter) if descriptor else ("r", io.BufferedReader)
+    raw = io.FileIO(descriptor, mode, closefd=False)
+    raw.name = ("<stdin>", "<stdout>", "<stderr>")[descriptor]
+    # The interpreter itself passes the raw file of an output under -u.
+    binary: Any = raw if descriptor and unbuffered else buffered(raw)
     stream = io.TextIOWrapper(
         binary,
-        encoding,
+        sys.stdout.encoding,
         errors,
-        newline="\n",
-        line_buffering=lines and not unbuffered,
+        newline="\n" if descriptor else None,
+        line_buffering=descriptor == 2 and not unbuffered,
         write_through=unbuffered,
     )
-    stream.mode = "w"  # type: ignore[misc]
+    stream.mode = mode  # type: ignore[misc]
     return stream
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import time
-from contextlib import suppress
 from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
@@ -29,19 +27,10 @@ def set_name(name: str) -> None:
 
 
 def wait_for_new_parent(old: int, timeout_s: float = 5.0) -> None:
-    """Wait until this process has another parent than `old`, which is about to exit. When a pidfd
-    reports the exit, children have their new parent; without pidfds this polls."""
+    """Wait until this process has another parent than `old`, which is about to exit."""
     deadline = time.monotonic() + timeout_s
-    with suppress(
-        OSError, AttributeError
-    ):  # the kernel, or the one this Python was built for, may lack pidfds
-        # If the pid was reused meanwhile, its new process is not our parent.
-        end = os.pidfd_open(old)
-        if os.getppid() == old:
-            select.select([end], [], [], timeout_s)
-        os.close(end)
     while os.getppid() == old and time.monotonic() < deadline:
-        time.sleep(0.0002)
+        time.sleep(0.001)
 
 
 def default_signals() -> None:
@@ -49,6 +38,15 @@ def default_signals() -> None:
     for number in CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def recorded_signals() -> int:
+    """A descriptor, not blocking, from which the numbers of signals with a handler in Python can be
+    read as they come: the handlers wait for the main thread. Main thread only."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+    return read
 
 
 def flush_c_streams() -> None:

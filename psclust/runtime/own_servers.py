@@ -13,8 +13,7 @@ from typing import Any
 
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.task_progress import FINISHED, SERVING, Progress
-from psclust.runtime.import_hook import when_imported
-from psclust.runtime.linux_process import wait_for_a_signal
+from psclust.runtime.linux_process import recorded_signals, wait_for_a_signal
 
 _LOOK_S = 0.5  # for a signal that comes as the wait begins
 
@@ -32,13 +31,10 @@ class OwnServers:
         self._progress_file = Path(progress_file)
         self._process = os.getpid()
         self._started = False
-        self._signals = SignalRecord()
+        self._signals = recorded_signals()
 
-    def watch(self) -> None:
-        """Watch until the process ends."""
-        when_imported({"tensorflow.python.training.server_lib": self._patch_server})
-
-    def _patch_server(self, server_lib: Any) -> None:
+    def watch(self, server_lib: Any) -> None:
+        """Until the process ends. server_lib: TensorFlow's module of that name."""
         join, start = server_lib.Server.join, server_lib.Server.start
 
         def reported_join(server: Any) -> None:
@@ -58,12 +54,20 @@ class OwnServers:
     def outlive_program(self) -> None:
         """If the program has started a server, serve until the supervisor ends this process; not if
         it has tried to, and the program's own handler of SIGTERM has ended the program well."""
-        if self._started and not self._signals.has(signal.SIGTERM):
+        if self._started and not self._was_to_end():
             self._report(FINISHED)
             signal.signal(
                 signal.SIGTERM, signal.SIG_DFL
             )  # the program's handler is for a program that runs
             wait_for_a_signal()
+
+    def _was_to_end(self) -> bool:
+        """Whether the program has handled SIGTERM. Unknown where it has set a wakeup descriptor of
+        its own, as asyncio does."""
+        try:
+            return signal.SIGTERM in os.read(self._signals, 1 << 16)
+        except OSError:  # none, or the program has closed descriptors it did not open
+            return False
 
     def _is_here(self) -> bool:
         """False in a process that the program has forked: its servers are not those of the
@@ -75,20 +79,3 @@ class OwnServers:
             return
         with suppress(OSError):
             write_atomically(self._progress_file, Progress(phase=phase).to_json())
-
-
-class SignalRecord:
-    """The signals for which the program has had a handler in Python. A program that sets a wakeup
-    descriptor of its own, as asyncio does, ends the record."""
-
-    def __init__(self) -> None:
-        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-
-    def has(self, number: int) -> bool:
-        """Whether it was among those since the last call."""
-        try:
-            return number in os.read(self._read, 1 << 16)
-        except OSError:  # none, or the program has closed descriptors it did not open
-            return False

@@ -4,25 +4,12 @@ the bare server. For ops that need Python, such as `tf.py_func`."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
 
-from psclust.errors import PsclustError, StartError
+from psclust.errors import StartError
 from psclust.runtime.kernel_library import python_ops
-from psclust.runtime.linux_process import wait_for_a_signal
 from psclust.runtime.quiet_import import quiet_import
-from psclust.runtime.server_request import Request, not_started, parse
-
-
-def serve(argv: Sequence[str]) -> NoReturn:
-    """Serve until killed. A failure is one sentence on stderr and the exit code of its kind, as
-    with the bare server."""
-    try:
-        server = start(parse(argv))
-    except PsclustError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
-    wait_for_a_signal(server)
+from psclust.runtime.server_def import Request
+from psclust.runtime.server_request import not_started, serve
 
 
 def start(request: Request) -> object:
@@ -45,4 +32,4 @@ def start(request: Request) -> object:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1:])
+    serve(sys.argv[1:], start)

@@ -10,6 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_CAUSES = {
+    errno.EACCES: "it is a folder or lacks execute permission",
+    errno.ENOEXEC: "not a program for this machine, nor a script with a #! line",
+}
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
@@ -28,23 +32,10 @@ def _why(name: str, error: OSError) -> tuple[str, int]:
     if error.errno == errno.ENOENT and os.path.exists(name):
         return f"{name}: its interpreter, named in the first line, was not found", NOT_FOUND
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return f"{name}: command not found" + (
-            "" if os.path.dirname(name) else " on the task's PATH"
-        ), NOT_FOUND
-    if error.errno == errno.EACCES:
-        return (
-            f"{name}: cannot be executed: it is a folder or lacks execute permission",
-            NOT_EXECUTABLE,
-        )
-    if error.errno == errno.ENOEXEC:
-        return (
-            (
-                f"{name}: cannot be executed: not a program for this machine, "
-                "nor a script with a #! line"
-            ),
-            NOT_EXECUTABLE,
-        )
-    return f"{name}: cannot be executed: {error.strerror}", NOT_EXECUTABLE
+        where = "" if os.path.dirname(name) else " on the task's PATH"
+        return f"{name}: command not found{where}", NOT_FOUND
+    cause = _CAUSES.get(error.errno or 0, error.strerror)
+    return f"{name}: cannot be executed: {cause}", NOT_EXECUTABLE
 
 
 def refuse(sentence: str, status: int) -> NoReturn:

@@ -1,11 +1,14 @@
-"""Encodes TensorFlow's `ServerDef` message without protobuf or TensorFlow's Python package. Field
-numbers are from tensorflow_server.proto, cluster.proto and config.proto; a protobuf's field numbers
-never change."""
+"""What is asked of a server, and TensorFlow's `ServerDef` message of it, encoded without protobuf
+or TensorFlow's Python package. Field numbers are from tensorflow_server.proto, cluster.proto and
+config.proto; a protobuf's field numbers never change."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
+
+from psclust.spec.whole_number import whole_number
 
 _LAST_INDEX = (1 << 31) - 1
 Cluster = Mapping[str, Mapping[int, str]]
@@ -38,40 +41,46 @@ def _addresses(job: str, tasks: object) -> Mapping[int, str]:
     return numbered
 
 
-def server_def(
-    cluster: Cluster,
-    job: str,
-    task: int,
-    *,
-    port: int | None = None,
-    threads: int | None = None,
-    devices: int | None = None,
-) -> bytes:
-    """The serialized ServerDef. port: to listen on, if not the one that peers dial. threads: size
-    of both thread pools (inter-op and intra-op); None: one per core. devices: number of CPU
-    devices, and of GPUs at most; None: one CPU and all GPUs.
+class Request(NamedTuple):
+    """Which task of which cluster to serve, and how. port: to listen on, if not the one that peers
+    dial. threads: size of both thread pools (inter-op and intra-op); None: one per core. devices:
+    number of CPU devices, and of GPUs at most; None: one CPU and all GPUs."""
 
-    Idle threads of the pools sleep at once: by default they look for work for a while first, which
-    takes CPU from the host's other tasks and from the threads that serve the wire.
-    """
-    jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in cluster.items())
-    config = (
-        b""
-        if devices is None
-        else b"".join(_field(1, _field(1, kind) + _number(2, devices)) for kind in (b"CPU", b"GPU"))
-    )
-    config += b"" if threads is None else _number(2, threads) + _number(5, threads)
-    config += _field(16, _number(9, 1))  # experimental.disable_thread_spinning
-    return b"".join(
-        [
-            _field(1, jobs),
-            _field(2, job.encode()),
-            _number(3, task),
-            _field(4, config),
-            _field(5, b"grpc"),
-            b"" if port is None else _number(6, port),
-        ]
-    )
+    cluster: Cluster
+    job: str
+    task: int
+    port: int | None = None
+    threads: int | None = None
+    op_libraries: tuple[str, ...] = ()
+    devices: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.job}:{self.task}"
+
+    @property
+    def listens_on(self) -> int | None:
+        """The port to listen on; None if the address has none."""
+        port = self.cluster[self.job][self.task].rpartition(":")[2]
+        return self.port if self.port is not None else whole_number(port)
+
+    def encoded(self) -> bytes:
+        """The serialized ServerDef.
+
+        Idle threads of the pools sleep at once: by default they look for work for a while first,
+        which takes CPU from the host's other tasks and from the threads that serve the wire.
+        """
+        jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in self.cluster.items())
+        config = b""
+        if self.devices is not None:
+            for kind in (b"CPU", b"GPU"):
+                config += _field(1, _field(1, kind) + _number(2, self.devices))
+        if self.threads is not None:
+            config += _number(2, self.threads) + _number(5, self.threads)
+        config += _field(16, _number(9, 1))  # experimental.disable_thread_spinning
+        encoded = _field(1, jobs) + _field(2, self.job.encode()) + _number(3, self.task)
+        encoded += _field(4, config) + _field(5, b"grpc")
+        return encoded if self.port is None else encoded + _number(6, self.port)
 
 
 def _job(name: str, tasks: Mapping[int, str]) -> bytes:

@@ -1,5 +1,5 @@
-"""What is asked of a server, as its command line says it, and why it did not start: for the two
-kinds of servers, `bare_server` and `python_server`."""
+"""A server from its command line to its end, and why it did not start: for the two kinds of
+servers, `bare_server` and `python_server`."""
 
 from __future__ import annotations
 
@@ -7,45 +7,29 @@ import argparse
 import errno
 import os
 import socket
+import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from psclust.errors import UsageError
-from psclust.runtime.server_def import Cluster, parse_cluster, server_def
+from psclust.errors import PsclustError, UsageError
+from psclust.runtime.linux_process import wait_for_a_signal
+from psclust.runtime.server_def import Request, parse_cluster
 from psclust.spec.whole_number import whole_number
 
 
-class Request(NamedTuple):
-    """Which task of which cluster to serve, and how."""
-
-    cluster: Cluster
-    job: str
-    task: int
-    port: int | None = None
-    threads: int | None = None
-    op_libraries: tuple[str, ...] = ()
-    devices: int | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.job}:{self.task}"
-
-    def encoded(self) -> bytes:
-        """The serialized ServerDef."""
-        return server_def(
-            self.cluster,
-            self.job,
-            self.task,
-            port=self.port,
-            threads=self.threads,
-            devices=self.devices,
-        )
-
-    @property
-    def listens_on(self) -> int | None:
-        """The port to listen on; None if the address has none."""
-        port = self.cluster[self.job][self.task].rpartition(":")[2]
-        return self.port if self.port is not None else whole_number(port)
+def serve(argv: Sequence[str], start: Callable[[Request], object]) -> NoReturn:
+    """Serve what the command line asks for until killed; `start` returns the server. A failure is
+    one sentence on stderr and the exit code of its kind: 2 for a wrong request, 3 for a server that
+    could not start."""
+    try:
+        server = start(parse(argv))
+    except PsclustError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        # Not sys.exit: the library's static destructors must not run while threads of a half-made
+        # server do.
+        os._exit(error.exit_code)
+    wait_for_a_signal(server)
 
 
 class _Parser(argparse.ArgumentParser):

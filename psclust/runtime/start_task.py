@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from psclust.runtime import bare_server, linux_process, run_command
 from psclust.runtime.preload import Loaded
@@ -18,33 +18,13 @@ SERVER = ["-m", "psclust.runtime.bare_server"]
 
 
 class Task(NamedTuple):
-    """A request to start one task."""
+    """A request to start one task, as the supervisor sends it."""
 
-    argv: tuple[str, ...]
+    argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
     supervisor: int
     recovery_wait_s: float | None
-
-    @classmethod
-    def from_json(cls, message: Mapping[str, Any]) -> Task:
-        """Raises KeyError, TypeError or ValueError for any other message."""
-        argv, env, wait = (
-            tuple(message["argv"]),
-            dict(message["env"]),
-            message.get("recovery_wait_s"),
-        )
-        if not argv or not all(
-            isinstance(text, str) for text in (*argv, *env, *env.values(), message["cwd"])
-        ):
-            raise ValueError("argv, env and cwd must hold text, argv at least one")
-        return cls(
-            argv,
-            env,
-            message["cwd"],
-            int(message["supervisor"]),
-            None if wait is None else float(wait),
-        )
 
 
 def run(task: Task, output: int, reply: int, parent: int, loaded: Loaded) -> NoReturn:

@@ -9,11 +9,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from psclust.runtime.import_hook import when_imported
+from psclust.runtime.import_hook import Change, when_imported
 from psclust.runtime.own_servers import OwnServers
 
 
@@ -22,46 +23,43 @@ def patch(
 ) -> Callable[[], None] | None:
     """Change TensorFlow for one script, now or when the script imports it; returns what to call
     after the script has ended successfully."""
+    changes: dict[str, Change] = {
+        "tensorflow.python.autograph.pyct.loader": _delete_converted_files,
+        "tensorflow.python.util.tf_stack": _hide_own_frames,
+    }
     if recovery_wait_s is not None:
-        lower_recovery_wait(recovery_wait_s)
-    delete_converted_files()
-    hide_own_frames()
-    if (
-        "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment
-    ):  # psclust programs end together
-        return None
-    servers = OwnServers(environment["PSCLUST_PROGRESS"])
-    servers.watch()
-    return servers.outlive_program
+        for name, owner in (("session_manager", "SessionManager"), ("supervisor", "Supervisor")):
+            lower = partial(_lower_recovery_wait, owner, recovery_wait_s)
+            changes[f"tensorflow.python.training.{name}"] = lower
+    servers = None
+    # psclust programs end together.
+    if "PSCLUST_PROGRESS" in environment and "PSCLUST_REPLICATION" not in environment:
+        servers = OwnServers(environment["PSCLUST_PROGRESS"])
+        changes["tensorflow.python.training.server_lib"] = servers.watch
+    when_imported(changes)
+    return servers.outlive_program if servers else None
 
 
-def lower_recovery_wait(wait_s: float) -> None:
+def _lower_recovery_wait(owner: str, wait_s: float, module: ModuleType) -> None:
     """Poll every `wait_s` where TensorFlow would sleep 30 s: the default of `recovery_wait_secs` in
     SessionManager, behind MonitoredTrainingSession, and in Supervisor. A worker that looks before
     the chief has initialised the variables sleeps that long. A value that a program passes
     stays."""
-
-    def lower(owner: str) -> Callable[[ModuleType], None]:
-        return lambda module: _set_default(
-            inspect.unwrap(getattr(module, owner).__init__), "recovery_wait_secs", wait_s
-        )
-
-    when_imported(
-        {
-            "tensorflow.python.training.session_manager": lower("SessionManager"),
-            "tensorflow.python.training.supervisor": lower("Supervisor"),
-        }
-    )
+    function = inspect.unwrap(getattr(module, owner).__init__)
+    names = [
+        item.name
+        for item in inspect.signature(function).parameters.values()
+        if item.default is not item.empty
+    ]
+    defaults = list(function.__defaults__ or ())
+    defaults[names.index("recovery_wait_secs")] = wait_s
+    function.__defaults__ = tuple(defaults)
 
 
-def delete_converted_files() -> None:
+def _delete_converted_files(loader: Any) -> None:
     """AutoGraph writes every function that it converts to a temporary file, imports that, and
     deletes it when Python exits: not in a task that a signal ends. Delete it when it has been
     imported: `linecache`, which tracebacks and `inspect` ask, keeps its lines."""
-    when_imported({"tensorflow.python.autograph.pyct.loader": _patch_loader})
-
-
-def _patch_loader(loader: Any) -> None:
     load = loader.load_source
 
     def load_source(source: str, delete_on_exit: bool) -> tuple[ModuleType, str]:
@@ -81,13 +79,9 @@ def _patch_loader(loader: Any) -> None:
     loader.load_source = load_source
 
 
-def hide_own_frames() -> None:
+def _hide_own_frames(tf_stack: Any) -> None:
     """Leave psclust's frames, below those of the program, out of the stack that TensorFlow records
     for each op and shows in errors."""
-    when_imported({"tensorflow.python.util.tf_stack": _patch_stacks})
-
-
-def _patch_stacks(tf_stack: Any) -> None:
     own = frozenset(map(str, Path(__file__).parent.glob("*.py")))
 
     class WithoutOwnFrames(tf_stack.SentinelFilter):  # type: ignore[misc]
@@ -101,14 +95,3 @@ def _patch_stacks(tf_stack: Any) -> None:
 
     tf_stack._source_filter_stacks.default_factory = outermost
     tf_stack._source_filter_stacks.clear()  # of this thread, where nothing filters yet
-
-
-def _set_default(function: Callable[..., Any], parameter: str, value: object) -> None:
-    names = [
-        item.name
-        for item in inspect.signature(function).parameters.values()
-        if item.default is not item.empty
-    ]
-    defaults = list(function.__defaults__ or ())
-    defaults[names.index(parameter)] = value
-    function.__defaults__ = tuple(defaults)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from inspect import Parameter
 from typing import Any, TypeVar
@@ -32,28 +32,20 @@ class Definition:
     model_fn: Callable[..., EstimatorSpec]
     input_fn: Callable[..., Any]
     optimizer_fn: Callable[..., Any] | None = None
-    params: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    eval_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
-    seed: int | None = field(default=None, kw_only=True)
-    input_on_client: bool = field(default=False, kw_only=True)
-    predict_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
-    serving_input_receiver_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
-    data_parts: Sequence[Any] | Callable[..., Sequence[Any]] | None = field(
-        default=None, kw_only=True
-    )
-    config: TrainConfig = field(default=TrainConfig(), kw_only=True)
+    _: KW_ONLY
+    params: Mapping[str, Any] | None = None
+    eval_input_fn: Callable[..., Any] | None = None
+    seed: int | None = None
+    input_on_client: bool = False
+    predict_input_fn: Callable[..., Any] | None = None
+    serving_input_receiver_fn: Callable[..., Any] | None = None
+    data_parts: Sequence[Any] | Callable[..., Sequence[Any]] | None = None
+    config: TrainConfig = field(default=TrainConfig())
     # Places in these functions that have warned.
     _compared: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in (
-            "model_fn",
-            "input_fn",
-            "optimizer_fn",
-            "eval_input_fn",
-            "predict_input_fn",
-            "serving_input_receiver_fn",
-        ):
+        for name in (each.name for each in fields(self) if each.name.endswith("_fn")):
             found = getattr(self, name)
             if found is not None and not callable(found):
                 raise UsageError(
@@ -72,11 +64,6 @@ class Definition:
     def has_evaluation(self) -> bool:
         """Whether there is held-out data to evaluate on."""
         return self.eval_input_fn is not None or _takes(self.input_fn, "mode")
-
-    @property
-    def has_prediction(self) -> bool:
-        """Whether there is input to predict for."""
-        return self.predict_input_fn is not None or _takes(self.input_fn, "mode")
 
     @cached_property
     def parts(self) -> PartList | None:
@@ -113,6 +100,7 @@ class Definition:
             yield partial(self.input_fn, **_named(self.input_fn, offered))
 
     def dataset(self, mode: str, shard: Shard) -> Any:
+        """Raises UsageError if no function gives input for `mode`, or one breaks its contract."""
         parts = self.parts if mode == ModeKeys.TRAIN else None
         if parts is not None:
             return every_part(self, parts, shard.index, shard.count)
@@ -120,6 +108,15 @@ class Definition:
         if self.data_parts is not None:
             offered["part"] = None
         own = {ModeKeys.EVAL: self.eval_input_fn, ModeKeys.PREDICT: self.predict_input_fn}.get(mode)
+        if own is None and mode != ModeKeys.TRAIN and not _takes(self.input_fn, "mode"):
+            what, function = (
+                ("held-out data", "an eval_input_fn")
+                if mode == ModeKeys.EVAL
+                else ("input to predict for", "a predict_input_fn")
+            )
+            raise UsageError(
+                f"there is no {what}: give the program {function}, or let input_fn take `mode`"
+            )
         with refusals("input_fn", mode), comparisons_noticed(self._compared):
             return call_with(own or self.input_fn, **offered)
 

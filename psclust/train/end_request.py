@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
+
+from psclust.runtime.linux_process import recorded_signals
 
 LOG = logging.getLogger(__name__)
 
@@ -42,13 +43,11 @@ class EndRequest:
         for it to begin. Main thread only."""
         signal.signal(signal.SIGUSR2, self._note)
         # The main thread, where handlers run, may be waiting for a step.
-        ours, pythons = socket.socketpair()
-        pythons.setblocking(False)
-        signal.set_wakeup_fd(pythons.detach(), warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        signals = recorded_signals()
+        os.set_blocking(signals, True)
 
         def await_signal() -> None:
-            while signal.SIGUSR2 not in ours.recv(64):
+            while signal.SIGUSR2 not in os.read(signals, 64):
                 pass
             self.leaving = True
             if not in_step:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,15 +20,15 @@ from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.initializer import Initializer, Source
 from psclust.train.checkpoints.patience import patiently
 from psclust.train.checkpoints.saver import Saver
-from psclust.train.hooks.configured_hooks import configured_hooks
-from psclust.train.hooks.session_hooks import Hooks, training_hooks
+from psclust.train.hooks.session_hooks import Hooks
+from psclust.train.hooks.task_hooks import task_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.moved_variables import MovedVariables
 from psclust.train.nan_guard import check_loss
 from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
-from psclust.train.session import open_session, open_setup, recover, session_config, start_server
+from psclust.train.session import connect, open_session, recover, session_config, start_server
 from psclust.train.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors.step_errors import explained, no_data
@@ -92,19 +93,12 @@ def _client(job: Job, layout: DeviceLayout, target: str) -> _Client:
     )
     with job.building(graph):
         report_model(job.reporter, job.model_dir, built.towers[0], layout)
-        spec = built.towers[0].spec
         leading = built.steps[0]
         # If each tower has its own step, one step runs one tower.
         seen = built.towers if len(built.steps) == 1 else built.towers[:1]
-        hooks = Hooks(
-            [
-                *training_hooks(spec, chief=True),
-                *job.hooks,
-                *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness),
-            ]
-        )
+        hooks = task_hooks(job, seen, leading.step, leading.loss, leading.staleness)
         saver = Saver(job, tf.compat.v1.global_variables(), layout.client)
-        variables, feeders = Initializer(spec.scaffold), _feeders(built, layout)
+        variables, feeders = Initializer(built.towers[0].spec.scaffold), _feeders(built, layout)
         moved = MovedVariables(job.context, target, variables.all)
         client = _Client(job, graph, layout, built, variables, saver, hooks, feeders, moved)
     graph.finalize()
@@ -124,57 +118,45 @@ def _feeders(built: InGraph, layout: DeviceLayout) -> Sequence[PartFeeder]:
 
 def _layout(job: Job, target: str) -> DeviceLayout:
     """The layout with a tower on every device; asks the servers of a cluster for their devices."""
-    context, found = job.context, [job.context.devices]
+    context, wanted = job.context, job.program.config.device_count
     if context.task is None:
         return context.layout
-
-    def ask() -> None:
-        found[0] = cluster_devices(
-            target, context, session_config(context), job.program.config.device_count
-        )
-
-    recover(ask, context, lambda: 0)
-    return replace(context, devices=found[0]).layout
+    config = session_config(context)
+    found = recover(lambda: cluster_devices(target, context, config, wanted), context, lambda: 0)
+    return replace(context, devices=found or context.devices).layout
 
 
 def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
     job.end_request.begin()
-    with open_setup(session, job.context) as (setup, thread):
-        building = thread.submit(_callable, client, session, 0)
-        source = client.variables.prepare(
-            setup, client.saver.checkpoints, session, fetch=client.moved.fetch
-        )
-        saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        asked = [state.global_step, state.positions, *client.moved.described]
-        step, positions, *_ = client.variables.start_local(setup, session, asked)
-        if source is Source.CHECKPOINT:
-            LOG.info("resumed at step %d%s", step, job.context.which_attempt)
-        elif source is Source.MOVED:
-            LOG.info("the variables have moved; the training goes on at step %d", step)
-        if client.feeders:
-            # Of an earlier client, which may have had more towers.
-            client.feeders[0].free_all(session)
-            positions = [0] * len(client.built.steps)
-        for feeder in client.feeders:
-            feeder.start(session)
-        if not client.feeders:
-            _start_inputs(client, session, positions)
-        first = building.result()
-        if saving is not None:
-            saving.result()
+    connect(session)
+    source = client.variables.prepare(session, client.saver.checkpoints, fetch=client.moved.fetch)
+    if source is Source.INITIAL:
+        client.saver.save(session, 0)
+    asked = [state.global_step, state.positions, *client.moved.described]
+    step, positions, *_ = client.variables.start_local(session, asked)
+    if source is Source.CHECKPOINT:
+        LOG.info("resumed at step %d%s", step, job.context.which_attempt)
+    elif source is Source.MOVED:
+        LOG.info("the variables have moved; the training goes on at step %d", step)
+    if client.feeders:
+        # Of an earlier client, which may have had more towers.
+        client.feeders[0].free_all(session)
+        positions = [0] * len(client.built.steps)
+    for feeder in client.feeders:
+        feeder.start(session)
+    if not client.feeders:
+        _start_inputs(client, session, positions)
     client.hooks.start(session)
     client.saver.start(int(step))
     job.reporter.phase("train", int(step))
     if not job.enough(step) and not job.end_request.leaving:
         if len(client.built.steps) == 1:
-            for made in _steps(client, session, first, 0):
+            for made in _steps(client, session, 0):
                 client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
-            _run_threads(
-                client, session, first, TowerStalenessBound(clocks, job.context.max_staleness)
-            )
+            _run_threads(client, session, TowerStalenessBound(clocks, job.context.max_staleness))
     if job.end_request.leaving:
         # The variables live on; the next client goes on with them.
         client.hooks.end(session)
@@ -196,36 +178,24 @@ def _start_inputs(client: _Client, session: Session, positions: Sequence[int]) -
     )
 
 
-def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
-    """A step of all towers, or of one that has its own."""
-    return _hooks(client, tower).callable(session, client.built.steps[tower].fetches)
-
-
-def _hooks(client: _Client, tower: int) -> Hooks:
-    return client.hooks if tower == 0 else Hooks()
-
-
 def _steps(
-    client: _Client,
-    session: Session,
-    run: Callable[[], Any],
-    tower: int,
-    stop: threading.Event | None = None,
+    client: _Client, session: Session, tower: int, stop: threading.Event | None = None
 ) -> Iterator[int]:
-    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the
-    global step after each but the last."""
-    hooks = _hooks(client, tower)
+    """Makes steps of all towers, or of one that has its own, until the data ends, the wanted step
+    is reached or `stop` is set; yields the global step after each but the last."""
+    hooks = client.hooks if tower == 0 else Hooks()
+    run = hooks.callable(session, client.built.steps[tower].fetches)
     while not (stop and stop.is_set()):
         try:
             made = StepValues.of(*run())
         except tf.errors.OutOfRangeError as error:
-            if client.feeders and _has_more(client.feeders[tower], session, stop):
+            if client.feeders and _has_more(client.feeders[tower], stop):
                 continue
             _check_end(client, session, tower, error)
             return
         step = made.step
         if client.feeders and client.feeders[tower].applied(made.parts):
-            client.feeders[tower].restock(session)
+            client.feeders[tower].restock()
         check_loss(client.job.program.config.nan_guard, step, made.loss)
         client.job.reporter.step(step, made.loss, made.examples, made.staleness)
         request = client.job.end_request
@@ -237,10 +207,10 @@ def _steps(
         yield step
 
 
-def _has_more(feeder: PartFeeder, session: Session, stop: threading.Event | None) -> bool:
+def _has_more(feeder: PartFeeder, stop: threading.Event | None) -> bool:
     """Whether an input that has ended has begun again with other parts of the data. While other
     towers hold all that is left, it waits for them to finish."""
-    while (supply := feeder.more(session)) is Supply.AWAITED:
+    while (supply := feeder.more()) is Supply.AWAITED:
         if stop is None or stop.wait(_POLL_S):
             return False
     return supply is Supply.HERE
@@ -260,39 +230,30 @@ def _check_end(client: _Client, session: Session, tower: int, error: Any) -> Non
         )
 
 
-def _run_threads(
-    client: _Client, session: Session, first: Callable[[], Any], bound: TowerStalenessBound
-) -> None:
-    """Runs one thread a tower, each with its own train op, `first` that of the first; this thread
-    saves. The first error of any thread ends all."""
-    errors: list[Exception] = []
+def _run_threads(client: _Client, session: Session, bound: TowerStalenessBound) -> None:
+    """Runs one thread a tower, each with its own train op; this thread saves. The first error of
+    any thread ends all."""
     stop = threading.Event()
 
     def run(tower: int) -> None:
         try:
             bound.wait(tower, stop)
-            step = first if tower == 0 else _callable(client, session, tower)
-            for _ in _steps(client, session, step, tower, stop):
+            for _ in _steps(client, session, tower, stop):
                 bound.advance(tower)
                 bound.wait(tower, stop)
-        except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it
-            errors.append(error)
-            stop.set()
         finally:
             bound.end(tower)
 
-    threads = [
-        threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True)
-        for tower in range(len(client.built.steps))
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        while any(thread.is_alive() for thread in threads) and not stop.wait(_POLL_S):
-            client.saver.maybe(session, client.job.reporter.global_step)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if errors:
-        raise errors[0]
+    towers = range(len(client.built.steps))
+    with ThreadPoolExecutor(len(towers), "tower") as threads:
+        going = {threads.submit(run, tower) for tower in towers}
+        try:
+            while going and not stop.is_set():
+                ended, going = wait(going, _POLL_S, FIRST_COMPLETED)
+                for each in ended:
+                    each.result()
+                client.saver.maybe(session, client.job.reporter.global_step)
+        finally:
+            stop.set()
+    for each in going:
+        each.result()

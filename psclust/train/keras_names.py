@@ -18,23 +18,16 @@ def layers_named_anew() -> Iterator[None]:
     It counts the layers of the whole process, where Keras 2 and TensorFlow's own layers count those
     of a graph. The second graph of a program, for its evaluation, would name its variables
     `dense_2`, which no checkpoint has."""
-    before = _counters()
-    _count_from({})
+    state = _state()
+    if state is None:
+        yield
+        return
+    before = state.get_global_attribute(_COUNTERS)
+    state.set_global_attribute(_COUNTERS, defaultdict(int))
     try:
         yield
     finally:
-        _count_from(before)
-
-
-def _counters() -> dict[str, int]:
-    state = _state()
-    return {} if state is None else dict(state.get_global_attribute(_COUNTERS) or {})
-
-
-def _count_from(counters: dict[str, int]) -> None:
-    state = _state()
-    if state is not None:
-        state.set_global_attribute(_COUNTERS, defaultdict(int, counters))
+        state.set_global_attribute(_COUNTERS, before)
 
 
 def _state() -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -53,14 +54,13 @@ class PartFeeder:
 
     def start(self, session: Session) -> None:
         """Begins the inputs with the parts that this replica holds, each after its last batch that
-        was used, and goes on to feed them. The first time in a session it takes the replica's place
+        was used, and goes on to feed them, until `end`. The first time it takes the replica's place
         among those that claim; the variables must have values then."""
-        claims = self._claims
-        if claims is None or claims.session is not session:
-            self.end()
+        if self._claims is None:
             me = secrets.randbits(62) + 1
             session.run(self._ops.join, {self._ops.slot: self._slot, self._ops.me: me})
-            claims = self._claims = _Claims(session, me, len(self._upcoming))
+            self._claims = _Claims(session, me, len(self._upcoming))
+        claims = self._claims
         claims.pause()
         claims.life += 1
         left = claims.share_out()
@@ -81,14 +81,14 @@ class PartFeeder:
         claims.dry = {place // each for place, part in enumerate(parts) if part < 0}
         return bool(claims.dry) and not claims.last
 
-    def restock(self, session: Session) -> None:
+    def restock(self) -> None:
         """Gives inputs that have ended some of the parts that others have, or new ones; if there is
         nothing for them, they go on with padding."""
         claims = self._claims
         assert claims is not None
         claims.last = self._begin_again(claims, claims.dry) < len(claims.inputs)
 
-    def more(self, session: Session) -> Supply:
+    def more(self) -> Supply:
         """For when all inputs have ended."""
         claims = self._claims
         assert claims is not None
@@ -115,7 +115,7 @@ class PartFeeder:
     def leave(self, session: Session) -> None:
         """Gives back what this replica holds, and its place."""
         claims = self._claims
-        if claims is not None and claims.session is session:
+        if claims is not None:
             claims.pause()
             self._finish(claims)
             session.run(self._ops.leave, {self._ops.slot: self._slot, self._ops.me: claims.me})
@@ -229,9 +229,8 @@ class _Claims:
         self.awaited = False
         self.error: Exception | None = None
         self.going = False
-        self._changed = threading.Condition()
-        self._finished: list[int] = []
-        self._woken = False
+        self._woken = threading.Event()
+        self._finished: deque[int] = deque()
         self._beat = 0.0
         self._thread: threading.Thread | None = None
 
@@ -254,15 +253,12 @@ class _Claims:
     def read(self, parts: Sequence[int]) -> None:
         """They are finished."""
         if parts:
-            with self._changed:
-                self._finished.extend(parts)
-            self.wake()
+            self._finished.extend(parts)
+            self._woken.set()
 
     def take_finished(self) -> Sequence[int]:
         """Those that have not been taken yet."""
-        with self._changed:
-            taken, self._finished = self._finished, []
-        return taken
+        return [self._finished.popleft() for _ in range(len(self._finished))]
 
     def resume(self, feed: Callable[[], None]) -> None:
         self.going = True
@@ -271,7 +267,7 @@ class _Claims:
 
     def pause(self) -> None:
         self.going = False
-        self.wake()
+        self._woken.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -283,12 +279,7 @@ class _Claims:
             self._beat = now + _BEAT_S
         return due
 
-    def wake(self) -> None:
-        with self._changed:
-            self._woken = True
-            self._changed.notify_all()
-
     def wait(self, timeout_s: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._woken, timeout_s)
-            self._woken = False
+        """Until there is something to do, or `timeout_s` is over."""
+        self._woken.wait(timeout_s)
+        self._woken.clear()

@@ -158,13 +158,12 @@ class Program(Definition):
         """Raises UsageError if there is no folder for checkpoints, and in a task that only
         serves."""
         context = context or _trainable_context(os.environ)
-        if model_dir is None and context.run_dir is None:
+        if model_dir is not None:
+            folder = Path(model_dir).absolute()
+        elif context.run_dir is not None:
+            folder = RunFolder(context.run_dir).model
+        else:
             raise UsageError("there is no folder for checkpoints outside a run; give model_dir")
-        folder = (
-            Path(model_dir).absolute()
-            if model_dir is not None
-            else RunFolder(context.run_dir or Path()).model
-        )
         install()
         reporter = Reporter(ProgressFile(context.progress_file), _LOG_INTERVAL_S)
         return Job(self, context, Options("", **options), folder, reporter, tuple(hooks))

@@ -42,8 +42,7 @@ class ProgressFile:
                 target=self._keep_up, args=(self._path,), name="progress", daemon=True
             )
             self._thread.start()
-        if not self._changed.is_set():
-            self._changed.set()
+        self._changed.set()
 
     def _keep_up(self, path: Path) -> None:
         while self._changed.wait():

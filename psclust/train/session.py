@@ -10,10 +10,9 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -24,8 +23,11 @@ from psclust.replication.wire.own_wire import own_wire
 from psclust.spec.cluster import Task
 from psclust.spec.jobs import IN_GRAPH
 from psclust.train.task_context import TaskContext, device
+from psclust.train.user_errors.causes import first_line
 
 LOG = logging.getLogger(__name__)
+
+_Made = TypeVar("_Made")
 
 # The errors of a session whose server has died (Unavailable, Aborted) or restarted empty
 # (FailedPrecondition), and of the parts of the same step on other servers (Cancelled).
@@ -37,12 +39,11 @@ _LOST_PEER = (
 )
 # The errors of several servers arrive as one error of any class, each on a line of its own.
 _LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
-_NO_INFORMATION = re.compile(
-    r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*"
+# The line `From /job:ps/replica:0/task:1:` above an error of that task, with its code perhaps, and
+# what gRPC adds to its own.
+_ELSEWHERE = re.compile(
+    r"(?:^(?:[A-Z_]+: )?From|from remote target) /job:(\w+)/replica:0/task:(\d+)", re.MULTILINE
 )
-
-# The line `From /job:ps/replica:0/task:1:` above an error of that task.
-_ELSEWHERE = re.compile(r"^From /job:(\w+)/replica:0/task:(\d+):", re.MULTILINE)
 
 _MAX_FAILURES_WITHOUT_A_STEP = 5
 _MAX_PAUSE_S = 5.0
@@ -54,7 +55,7 @@ def session_config(context: TaskContext) -> Any:
     """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for
     no others: in-graph all ps and workers, between-graph all ps and the process's own task. This
     process gets one device for each of its towers. Idle threads sleep at once, as in bare servers
-    (`server_def`)."""
+    (`Request.encoded`)."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
@@ -147,41 +148,25 @@ def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
         close(session)
 
 
-@contextmanager
-def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session, Executor]]:
-    """A session for what runs once before the first step, and a thread that can build the step in
-    `session` meanwhile. Connects the tasks by psclust's own wire.
-
-    TensorFlow builds one graph of a session at a time. The other session is one of the same
-    servers, and so has the same variables; its graphs are not optimized, which takes longer than a
-    run of them. Without a cluster it is `session` itself, as another would have variables of its
-    own.
-    """
-    config = session_config(context)
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    with ThreadPoolExecutor(1, "setup") as thread:
-        if context.task is None:
-            yield session, thread
-        else:
-            with open_session(session.sess_str, session.graph, config) as setup:
-                wire = own_wire(session.graph)
-                if wire is not None:
-                    setup.run(wire.connect)
-                yield setup, thread
+def connect(session: Session) -> None:
+    """Connects the tasks of a new session by psclust's own wire, if its graph has one."""
+    wire = own_wire(session.graph)
+    if wire is not None:
+        session.run(wire.connect)
 
 
 def recover(
-    attempt: Callable[[], None],
+    attempt: Callable[[], _Made],
     context: TaskContext,
     steps_done: Callable[[], int],
     *,
     is_to_leave: Callable[[], bool] = lambda: False,
     pause_s: float = 0.025,
     patience_s: float = 30.0,
-) -> None:
-    """Runs `attempt` until it returns, again each time it loses a server. Waits first until all
-    peers answer: a session would wait for ever for a missing one. Returns as well when it
-    `is_to_leave` and has no session.
+) -> _Made | None:
+    """The result of `attempt`, which is made again each time it loses a server. Waits first until
+    all peers answer: a session would wait for ever for a missing one. None when it `is_to_leave`
+    and has no session.
 
     Pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure
     without a step in between, up to five seconds. The first are short: TensorFlow dials a server
@@ -192,10 +177,10 @@ def recover(
     while True:
         wait_for_peers(context, _PEER_DEADLINE_S, is_to_leave)
         if is_to_leave():
-            return
+            return None
         before = steps_done()
         try:
-            attempt()
+            return attempt()
         except tf.errors.OpError as error:
             if context.task is None or not is_lost_peer(error):
                 raise
@@ -205,8 +190,6 @@ def recover(
             if failures > _MAX_FAILURES_WITHOUT_A_STEP and time.monotonic() - since > patience_s:
                 raise
             LOG.warning("lost a server (%s); reconnecting", brief(error))
-        else:
-            return
         time.sleep(min(pause_s * 2**failures, _MAX_PAUSE_S))
 
 
@@ -246,12 +229,8 @@ def is_lost_peer(error: Any) -> bool:
 
 def brief(error: Any) -> str:
     """A TensorFlow error, whose message may be a page, in one line."""
-    lines = [
-        line
-        for line in str(error.message).splitlines()
-        if not _NO_INFORMATION.fullmatch(line.strip())
-    ]
-    return f"{type(error).__name__}: {' '.join(lines[:2]) or 'no message'}"
+    cause = first_line(str(error.message)) or "no message"
+    return f"{type(error).__name__}{elsewhere(error)}: {cause}"
 
 
 def system_reason(error: Exception) -> str | None:

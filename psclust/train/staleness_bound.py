@@ -76,7 +76,9 @@ class TowerStalenessBound:
     def wait(self, tower: int, stop: threading.Event) -> None:
         """Returns when the tower may make another step, or `stop` is set."""
         with self._changed:
-            while self._ahead(tower) and not stop.is_set():
+            while not stop.is_set() and self._bound is not None:
+                if self._clocks[tower] - min(self._clocks.values()) <= self._bound:
+                    return
                 self._changed.wait(_POLL_S)
 
     def advance(self, tower: int) -> None:
@@ -89,9 +91,3 @@ class TowerStalenessBound:
         with self._changed:
             self._clocks.pop(tower)
             self._changed.notify_all()
-
-    def _ahead(self, tower: int) -> bool:
-        return (
-            self._bound is not None
-            and self._clocks[tower] - min(self._clocks.values()) > self._bound
-        )

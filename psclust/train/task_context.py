@@ -109,16 +109,11 @@ class TaskContext:
     def layout(self) -> DeviceLayout:
         if self.task is None or self.cluster is None:
             return replace(LOCAL, workers=self.devices)
-        here, ps, tasks = (
-            device(self.task),
-            self.cluster.count(PS),
-            tuple(device(task) for task in self.replicas),
-        )
-        if self.replication == IN_GRAPH:
-            return DeviceLayout(
-                ps, tasks if self.devices == ("",) else self.devices, here, self.placement
-            )
-        return DeviceLayout(ps, tasks, here, self.placement, devices=self.devices)
+        ps, tasks = self.cluster.count(PS), tuple(map(device, self.replicas))
+        layout = DeviceLayout(ps, tasks, device(self.task), self.placement)
+        if self.replication != IN_GRAPH:
+            return replace(layout, devices=self.devices)
+        return layout if self.devices == ("",) else replace(layout, workers=self.devices)
 
     @property
     def peers(self) -> tuple[Task, ...]:
@@ -160,21 +155,15 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     try:
         cluster = ClusterSpec(converter(Mapping[str, tuple[str, ...]])(parse_json(text)))
         task = Task.parse(environment.get("PSCLUST_TASK", ""))
+        text = environment.get(VARIABLES)
+        home = converter(VariablesHome)(parse_json(text)) if text else VariablesHome()
     except ValueError as error:
         raise UsageError(
-            f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. "
+            f"PSCLUST_CLUSTER, PSCLUST_TASK or {VARIABLES} cannot be read: {error}. "
             "Start the program with `psclust up`"
         ) from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
-    placement = PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    names = (
-        "PSCLUST_BACKUP_WORKERS",
-        "PSCLUST_MAX_STALENESS",
-        "PSCLUST_DEVICE_COUNT",
-        "PSCLUST_JOB_ATTEMPT",
-    )
-    backups, staleness, devices, attempt = (_count(environment, name) for name in names)
     context = TaskContext(
         task,
         cluster,
@@ -183,14 +172,14 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         run_dir,
         progress,
         run,
-        placement,
-        backup_workers=backups or 0,
-        max_staleness=staleness,
-        device_count=devices or None,
-        attempt=attempt,
+        PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", "")),
+        backup_workers=_count(environment, "PSCLUST_BACKUP_WORKERS") or 0,
+        max_staleness=_count(environment, "PSCLUST_MAX_STALENESS"),
+        device_count=_count(environment, "PSCLUST_DEVICE_COUNT") or None,
+        attempt=_count(environment, "PSCLUST_JOB_ATTEMPT"),
         restarted=environment.get("PSCLUST_ATTEMPT", "1") not in ("", "1"),
         elastic=environment.get("PSCLUST_INPUT") == "handed_out",
-        home=_home(environment.get(VARIABLES)),
+        home=home,
     )
     if context.is_evaluator:
         return context
@@ -201,15 +190,6 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
             "every other task is a bare server"
         )
     return context
-
-
-def _home(text: str | None) -> VariablesHome:
-    try:
-        return converter(VariablesHome)(parse_json(text)) if text else VariablesHome()
-    except ValueError as error:
-        raise UsageError(
-            f"{VARIABLES} cannot be read: {error}. Start the program with `psclust up`"
-        ) from error
 
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:

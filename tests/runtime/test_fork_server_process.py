@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fork_client import PROGRAM, ForkServer, request_for
+from fork_client import PROGRAM, ForkServer
 
 from psclust.testing.wait import wait_until
 
@@ -109,34 +109,6 @@ def test_a_script_that_cannot_be_run_says_why(
     assert code in (126, 127)
     assert output.startswith(f"{script}: ")
     assert sentence in output
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"argv": []},
-        {"argv": [1]},
-        {"env": {"A": 1}},
-        {"cwd": None},
-        {"supervisor": "me"},
-        {"recovery_wait_s": "soon"},
-        {"argv": None},
-    ],
-)
-def test_a_wrong_request_is_refused_and_the_next_one_served(
-    plain: ForkServer, wrong: dict[str, object]
-) -> None:
-    told, tell = os.pipe()
-    reply = plain.ask(request_for(plain, ["true"]) | wrong, tell)
-    assert "not a request" in reply["error"]
-    os.close(tell)
-    assert os.read(told, 1) == b"", "the fork server keeps no copy of the task's output"
-    os.close(told)
-    assert plain.run(["true"]) == (0, "")
-
-
-def test_a_request_without_an_output_is_refused(plain: ForkServer) -> None:
-    assert "no file descriptor" in plain.ask(request_for(plain, ["true"]), None)["error"]
 
 
 def test_a_long_request_arrives_whole(plain: ForkServer) -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 from fork_client import ForkServer
 
-from psclust.runtime.server_def import parse_cluster, server_def
+from psclust.runtime.server_def import Request, parse_cluster
 
 
 def test_the_smallest_definition_byte_by_byte() -> None:
@@ -23,14 +23,16 @@ def test_the_smallest_definition_byte_by_byte() -> None:
         + b"\x82\x01\x02\x48\x01"
         + b"\x2a\x04grpc"
     )
-    assert server_def({"ps": {0: "a:12"}}, "ps", 0) == expected
+    assert Request({"ps": {0: "a:12"}}, "ps", 0).encoded() == expected
 
 
 def test_numbers_above_127_take_more_bytes() -> None:
-    assert server_def({"ps": {300: "a:1"}}, "ps", 300, port=2301).endswith(
-        b"\x2a\x04grpc" + b"\x30\xfd\x11"
+    assert (
+        Request({"ps": {300: "a:1"}}, "ps", 300, port=2301)
+        .encoded()
+        .endswith(b"\x2a\x04grpc" + b"\x30\xfd\x11")
     )
-    assert b"\x18\xac\x02" in server_def({"ps": {300: "a:1"}}, "ps", 300)
+    assert b"\x18\xac\x02" in Request({"ps": {300: "a:1"}}, "ps", 300).encoded()
 
 
 @pytest.mark.process
@@ -38,7 +40,7 @@ def test_numbers_above_127_take_more_bytes() -> None:
 def test_tensorflow_reads_what_was_meant(tensorflow: ForkServer) -> None:
     addresses = {index: f"host-{index}:{20000 + index}" for index in range(150)}
     cluster = {"ps": {0: "p:1", 7: "q:2"}, "worker": addresses}
-    encoded = server_def(cluster, "worker", 140, port=2301, threads=200, devices=3)
+    encoded = Request(cluster, "worker", 140, port=2301, threads=200, devices=3).encoded()
     code = (
         "import tensorflow as tf\n"
         f"d = tf.train.ServerDef.FromString(bytes.fromhex('{encoded.hex()}'))\n"

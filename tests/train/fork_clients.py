@@ -41,10 +41,10 @@ def fork(target: Any, *args: Any) -> Any:
 
 def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
     """What a forked client does: `python -m psclust.train`, with its output in a file."""
-    from psclust.runtime.tensorflow_patches import delete_converted_files
+    from psclust.runtime.tensorflow_patches import patch
     from psclust.train.command_line import main
 
-    delete_converted_files()  # as the launcher does: many tests kill their clients
+    patch(None, {})  # as the launcher does: many tests kill their clients
     os.chdir(HERE)
     os.environ.update(SERVER | environment)
     with open(log, "wb") as file:

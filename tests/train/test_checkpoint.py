@@ -69,19 +69,10 @@ def test_what_was_saved_is_restored(tmp_path: Path, use_resource: bool) -> None:
         assert model.value == [7.0, 7.0]
 
 
-def test_a_graph_gets_the_ops_that_restore_when_they_are_first_needed(tmp_path: Path) -> None:
-    def restoring(model: Model) -> int:
-        return sum(op.type == "RestoreV2" for op in model.session.graph.get_operations())
-
+def test_one_op_restores_all_variables_of_a_device(tmp_path: Path) -> None:
     with _model(tmp_path) as model:
-        model.session.graph.finalize()
-        model.variables.prepare(model.session, model.checkpoints)
-        prefix = model.checkpoints.save(model.session, 3)
-        assert restoring(model) == 0
-        for _ in range(2):
-            model.checkpoints.restore(model.session, prefix)
-            assert restoring(model) == 1  # one op a device
-        assert model.session.graph.finalized
+        ops = model.session.graph.get_operations()
+        assert sum(op.type == "RestoreV2" for op in ops) == 1
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
@@ -178,3 +169,34 @@ def test_positions_are_spread_evenly(
     positions: list[int], replicas: int, wanted: list[int]
 ) -> None:
     assert list(spread(np.array(positions), replicas)) == wanted
+
+
+def test_local_variables_and_tables_have_values_where_they_are_used(tmp_path: Path) -> None:
+    target = tf.compat.v1.train.Server.create_local_server().target
+    with tf.Graph().as_default() as graph:
+        three = tf.compat.v1.constant_initializer(3)
+        shared = tf.compat.v1.get_variable("shared", [], tf.int64, three, use_resource=True)
+        local = tf.compat.v1.get_variable(
+            "local",
+            initializer=lambda: shared.read_value() + 1,
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+            use_resource=True,
+        )
+        table = tf.raw_ops.HashTableV2(key_dtype=tf.int64, value_dtype=tf.int64)
+        fill = tf.raw_ops.LookupTableImportV2(
+            table_handle=table, keys=np.array([4]), values=np.array([5])
+        )
+        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS, fill)
+        found = tf.raw_ops.LookupTableFindV2(
+            table_handle=table, keys=local.read_value(), default_value=np.int64(0)
+        )
+        seen: list[Any] = []
+        variables = Initializer(
+            tf.compat.v1.train.Scaffold(init_fn=lambda scaffold, session: seen.append(session))
+        )
+        checkpoints = Checkpoints(variables.all, tmp_path, "")
+        with tf.compat.v1.Session(target, graph=graph) as session:
+            assert variables.prepare(session, checkpoints) is Source.INITIAL
+            assert variables.start_local(session, [shared.read_value()]) == [3]
+            assert session.run(found) == 5
+    assert seen == [session]

@@ -56,8 +56,14 @@ def test_lost_servers_are_told_from_other_errors(error: tf.errors.OpError, lost:
 
 def test_a_page_of_an_error_is_told_in_a_line() -> None:
     assert brief(tf.errors.InvalidArgumentError(None, None, SEVERAL)) == (
-        "InvalidArgumentError: INVALID_ARGUMENT: From /job:worker/replica:0/task:1: "
-        "RecvFromRemoteAsync is cancelled."
+        "InvalidArgumentError on worker:1: RecvFromRemoteAsync is cancelled."
+    )
+    closed = (
+        "Socket closed\nAdditional GRPC error information from remote target "
+        "/job:ps/replica:0/task:0 while calling /tensorflow.WorkerService/RecvTensor:"
+    )
+    assert brief(tf.errors.UnavailableError(None, None, closed)) == (
+        "UnavailableError on ps:0: Socket closed"
     )
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from beds.damage import DATA, damaged, likely
 from psclust.errors import UsageError
-from psclust.runtime.server_request import Request, parse
+from psclust.runtime.server_def import Request
+from psclust.runtime.server_request import parse
 from psclust.spec.cluster import ClusterSpec, Task, render_tf_config
 from psclust.train.task_context import TaskContext, read_context
 

@@ -74,7 +74,10 @@ def test_who_waits_for_whom_is_in_the_environment_too() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"CLUSTER": "not json"}, "PSCLUST_CLUSTER or PSCLUST_TASK cannot be read"),
+        (
+            {"CLUSTER": "not json"},
+            "or PSCLUST_VARIABLES cannot be read",
+        ),
         ({"CLUSTER": "[]"}, "cannot be read"),
         ({"TASK": ""}, "is not a task"),
         ({"TASK": "worker:2"}, "PSCLUST_TASK is worker:2, which is not in PSCLUST_CLUSTER"),

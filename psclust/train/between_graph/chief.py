@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Executor
 
 import tensorflow as tf
 
@@ -83,39 +82,39 @@ class Chief(Replica):
     def agree(self, session: Session) -> None:
         self.agreement.publish(session)
 
-    def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
+    def prepare(self, session: Session) -> Ready:
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
-            take_over(setup, ops, ops.stream)
+            take_over(session, ops, ops.stream)
         source = self.variables.prepare(
-            setup,
-            self.saver.checkpoints,
             session,
-            lambda: ops is not None and bool(ops.marks.half_made(setup)),
-            lambda lost: self._undo_ends(setup, lost),
+            self.saver.checkpoints,
+            lambda: ops is not None and bool(ops.marks.half_made(session)),
+            lambda lost: self._undo_ends(session, lost),
             self.moved.fetch,
         )
-        saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
-        self.variables.start_local(setup, session, self.moved.described)
+        if source is Source.INITIAL:
+            self.saver.save(session, 0)
+        self.variables.start_local(session, self.moved.described)
         if self.parts is not None and ops is not None:
             # All others have ended before, also those killed as they were to leave.
-            self.parts.vacate(setup, len(self.job.context.replicas))
-        if self.parts is not None and self.stop.is_to_leave(setup):
-            self._begin_anew(setup)
+            self.parts.vacate(session, len(self.job.context.replicas))
+        if self.parts is not None and self.stop.is_to_leave(session):
+            self._begin_anew(session)
         if source is Source.CHECKPOINT:
             # The checkpoint may be from before the end of the chief's data.
             self._ended.become(self._ended.numbers - {self.number})
-            self.mark(setup, self.number, End.TRAINS)
-            LOG.info("resumed at step %d%s", self.step(setup), self.job.context.which_attempt)
+            self.mark(session, self.number, End.TRAINS)
+            LOG.info("resumed at step %d%s", self.step(session), self.job.context.which_attempt)
         elif source is Source.MOVED:
-            LOG.info("the variables have moved; the training goes on at step %d", self.step(setup))
-        ends = self.ends(setup)
+            LOG.info(
+                "the variables have moved; the training goes on at step %d", self.step(session)
+            )
+        ends = self.ends(session)
         for replica in self._ended.numbers:
             if ends[replica] is End.TRAINS:
-                self.mark(setup, replica, End.SAVED)
-        if saving is not None:
-            saving.result()
-        return Ready(self._has_ended(setup), fresh=source is Source.INITIAL)
+                self.mark(session, replica, End.SAVED)
+        return Ready(self._has_ended(session), fresh=source is Source.INITIAL)
 
     def _begin_anew(self, session: Session) -> None:
         """After all replicas have left together: there may be others now."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,14 +20,13 @@ from psclust.replication.variables.training_state import End
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
 from psclust.train.checkpoints.initializer import Initializer
-from psclust.train.hooks.configured_hooks import configured_hooks
-from psclust.train.hooks.session_hooks import Hooks, training_hooks
+from psclust.train.hooks.task_hooks import task_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.part_feeder import PartFeeder, Supply, feeding
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
-from psclust.train.session import open_session, open_setup, session_config, start_server
+from psclust.train.session import connect, open_session, session_config, start_server
 from psclust.train.staleness_bound import StalenessBound, StepValues
 from psclust.train.user_errors.step_errors import explained, no_data
 
@@ -78,7 +76,15 @@ class Replica:
                 self.built.streamed,
                 self.job.program.parts if config.handed_out else None,
             )
-            self.hooks = Hooks(self._hooks(layout))
+            if self.job.context.is_chief:
+                report_model(self.job.reporter, self.job.model_dir, self.built.tower, layout)
+            self.hooks = task_hooks(
+                self.job,
+                self.built.towers,
+                self.built.next_step,
+                self.built.tower.loss,
+                self.built.step.staleness if self.built.step else None,
+            )
             self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)
             self._build_own()
@@ -110,17 +116,6 @@ class Replica:
             bounded=bounded,
         )
 
-    def _hooks(self, layout: DeviceLayout) -> list[Any]:
-        tower, chief = self.built.tower, self.job.context.is_chief
-        hooks = [*training_hooks(tower.spec, chief=chief), *self.job.hooks]
-        if chief:
-            report_model(self.job.reporter, self.job.model_dir, tower, layout)
-            staleness = self.built.step.staleness if self.built.step else None
-            hooks += configured_hooks(
-                self.job, self.built.next_step, tower.loss, self.built.towers, staleness
-            )
-        return hooks
-
     def _staleness_bound(self) -> StalenessBound | None:
         context, ops = self.job.context, self.built.step
         if ops is None or context.max_staleness is None or len(context.replicas) < 2:
@@ -132,14 +127,12 @@ class Replica:
         config = session_config(self.job.context)
         try:
             with explained(self.graph), open_session(self._target, self.graph, config) as session:
-                with open_setup(session, self.job.context) as (setup, thread):
-                    building = thread.submit(self._steps, session)
-                    decided = self.agree(setup)
-                    ready = self.prepare(session, setup, thread) if decided is None else None
-                    steps = building.result()
-                if ready is not None:
+                connect(session)
+                decided = self.agree(session)
+                if decided is None:
+                    ready = self.prepare(session)
                     with feeding([self.parts] if self.parts is not None else []):
-                        self.run(session, steps, ready)
+                        self.run(session, self._steps(session), ready)
                     return
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
@@ -157,16 +150,15 @@ class Replica:
             session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S
         )
 
-    def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
-        """Prepares the variables for `session`, in `setup` where they are those of the ps; both are
-        new. thread: of `open_setup`."""
+    def prepare(self, session: Session) -> Ready:
+        """Prepares the variables for a new session."""
         if self.built.participant is None:
-            self.variables.await_chief(setup, _CHIEF_DEADLINE_S)
+            self.variables.await_chief(session, _CHIEF_DEADLINE_S)
         # Else it does not wait for variables here: the chief may not know yet that a ps has lost
         # them. It notices when this replica joins the barrier, and it sends no token before the
         # variables are there.
-        self.variables.start_local(setup, session)
-        return Ready(self._has_ended(setup))
+        self.variables.start_local(session)
+        return Ready(self._has_ended(session))
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         if not isinstance(steps, BarrierParticipant):
@@ -247,7 +239,7 @@ class Replica:
                 break
             step, lead = made.step, made.lead
             if self.parts is not None and self.parts.applied(made.parts):
-                self.parts.restock(session)
+                self.parts.restock()
             check_loss(guard, step, made.loss)
             self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
@@ -279,7 +271,7 @@ class Replica:
         Asynchronous, while other replicas hold all that is left, one of them may leave some."""
         if self.parts is None:
             return False
-        while (supply := self.parts.more(session)) is Supply.AWAITED and not self.job.context.sync:
+        while (supply := self.parts.more()) is Supply.AWAITED and not self.job.context.sync:
             time.sleep(_POLL_S)
             step = self.step(session)
             self.while_held(session, step)
@@ -328,7 +320,7 @@ class Replica:
             if self.parts is not None and made.applied:
                 part = made.part if made.examples else -1
                 if self.parts.applied([part]):
-                    self.parts.restock(session)
+                    self.parts.restock()
             self.job.reporter.step(token.step, made.loss, made.examples, barrier_s=made.waited_s)
             if self.job.end_request.leaving:
                 self.stop.set(session, leave=True)

@@ -10,8 +10,7 @@ when it is restored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.replication.device_layout import host_of
-from psclust.replication.private_tensorflow import unfinalize
-from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
+from psclust.replication.tf_types import Operation, Session, Tensor, Variable
 from psclust.replication.variables.training_state import PASSING
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, reading
 from psclust.train.checkpoints.progress import PROGRESS, progress_of
@@ -41,18 +39,9 @@ class _Entry:
     shape: Any
 
 
-@dataclass(frozen=True, slots=True)
-class _Restoring:
-    """Ops. assign: name of a variable -> gives it its value. progress: name of each variable that
-    says how far the data is -> its value, a placeholder."""
-
-    assign: Mapping[str, Operation]
-    progress: Mapping[str, Tensor]
-
-
 class Checkpoints:
-    """The checkpoints of `variables` in `directory`; adds its ops to the current graph, those that
-    restore when they are first needed. `device` is the process that drives the session."""
+    """The checkpoints of `variables` in `directory`; adds its ops to the current graph. `device` is
+    the process that drives the session."""
 
     def __init__(
         self,
@@ -62,33 +51,29 @@ class Checkpoints:
         config: TrainConfig | None = None,
     ) -> None:
         config = config or TrainConfig()
-        self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
+        self.folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
         self._sharded = config.sharded
         self._entries = [
             entry_of(variable) for variable in variables if variable.op.name not in PASSING
         ]
         self._guard = config.nan_guard
         self._here = host_of(device)
-        self._restoring: _Restoring | None = None
+        self._assign: dict[str, Operation] = {}
+        # Of each variable that says how far the data is: a placeholder of its value.
+        self._progress: dict[str, Tensor] = {}
         with tf.name_scope("checkpoint"):
             with tf.device(self._here):
                 self._prefix = tf.compat.v1.placeholder(tf.string, [], name="prefix")
-            self._save = (
-                self._save_parts(self._here) if config.sharded else self._save_all(self._here)
-            )
+            self._save = self._build_saving()
+            self._build_restoring()
 
-    def _save_all(self, device: str) -> Any:
+    def _build_saving(self) -> Operation:
         values = [_read(entry.variable) for entry in self._entries]
-        with tf.device(device), tf.control_dependencies(self._finite(values)):
-            return _save(self._prefix, self._entries, values)
-
-    def _finite(self, values: Sequence[Any]) -> list[Any]:
-        return all_finite([entry.variable for entry in self._entries], values, self._guard)
-
-    def _save_parts(self, device: str) -> Any:
-        values = [_read(entry.variable) for entry in self._entries]
-        with tf.device(device):
-            finite = self._finite(values)
+        with tf.device(self._here):
+            finite = all_finite([entry.variable for entry in self._entries], values, self._guard)
+            if not self._sharded:
+                with tf.control_dependencies(finite):
+                    return _save(self._prefix, self._entries, values)
         groups: dict[str, list[tuple[_Entry, Any]]] = {}
         for entry, value in zip(self._entries, values, strict=True):
             groups.setdefault(host_of(entry.variable.device), []).append((entry, value))
@@ -99,64 +84,47 @@ class Checkpoints:
                     tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"])
                 )
                 saves.append(_save(names[-1], *zip(*entries, strict=True)))
-        with tf.device(device), tf.control_dependencies(saves):
+        with tf.device(self._here), tf.control_dependencies(saves):
             return tf.raw_ops.MergeV2Checkpoints(
                 checkpoint_prefixes=tf.stack(names),
                 destination_prefix=self._prefix,
                 delete_old_dirs=True,
             )
 
-    def _build_restoring(self, graph: Graph) -> _Restoring:
-        """Most sessions restore nothing, and each op of a graph costs every new run of its sessions
-        time, also a run without it."""
-        with _open_again(graph), graph.as_default(), tf.name_scope("restored"):
-            groups: dict[str, list[_Entry]] = {}
-            progress: dict[str, Tensor] = {}
-            for entry in self._entries:
-                if entry.name in PROGRESS:
-                    with tf.device(self._here):
-                        progress[entry.name] = tf.compat.v1.placeholder(tf.int64, entry.shape)
-                else:
-                    groups.setdefault(entry.variable.device, []).append(entry)
-            restored = [pair for device in groups for pair in self._load(device, groups[device])]
-            restored += [(e, progress[e.name]) for e in self._entries if e.name in progress]
-            assign = {
-                entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored
-            }
-            return _Restoring(assign, progress)
-
-    def _load(self, device: str, entries: Sequence[_Entry]) -> Iterable[tuple[_Entry, Any]]:
-        """The values of variables on one device. One op reads all of them: an op for each takes
-        several times as long to build and to run."""
-        with tf.device(host_of(device) if self._sharded else self._here):
-            values = tf.raw_ops.RestoreV2(
-                prefix=self._prefix,
-                tensor_names=[entry.name for entry in entries],
-                shape_and_slices=[entry.part for entry in entries],
-                dtypes=[entry.variable.dtype.base_dtype for entry in entries],
-            )
-        for entry, value in zip(entries, values, strict=True):
-            # `refuse_another_model` has compared the shapes.
-            value.set_shape(entry.variable.shape)
-            yield entry, value
-
-    def latest(self) -> str | None:
-        """The prefix of the last complete checkpoint."""
-        return self._folder.latest()
-
-    def shortage(self) -> str | None:
-        """A sentence if the disk has no room for the next checkpoint."""
-        return self._folder.shortage()
+    def _build_restoring(self) -> None:
+        groups: dict[str, list[_Entry]] = {}
+        for entry in self._entries:
+            if entry.name in PROGRESS:
+                with tf.device(self._here):
+                    value = tf.compat.v1.placeholder(tf.int64, entry.shape)
+                self._progress[entry.name] = value
+                self._assign[entry.variable.op.name] = _assign(entry.variable, value)
+            else:
+                groups.setdefault(entry.variable.device, []).append(entry)
+        for device, entries in groups.items():
+            # One op reads all variables of a device: an op for each takes several times as long to
+            # build and to run.
+            with tf.device(host_of(device) if self._sharded else self._here):
+                values = tf.raw_ops.RestoreV2(
+                    prefix=self._prefix,
+                    tensor_names=[entry.name for entry in entries],
+                    shape_and_slices=[entry.part for entry in entries],
+                    dtypes=[entry.variable.dtype.base_dtype for entry in entries],
+                )
+            for entry, value in zip(entries, values, strict=True):
+                # `refuse_another_model` compares the shapes before a run.
+                value.set_shape(entry.variable.shape)
+                self._assign[entry.variable.op.name] = _assign(entry.variable, value)
 
     def save(self, session: Session, step: int) -> str:
         """Writes `model.ckpt-<step>` and removes old ones. Raises PsclustError if the folder cannot
         be written (the previous checkpoint stays), NotFiniteError for values that are not finite,
         and the session's own error if a server is lost."""
-        prefix = self._folder.prefix(step)
+        prefix = self.folder.prefix(step)
         try:
-            self._folder.directory.mkdir(parents=True, exist_ok=True)
+            self.folder.directory.mkdir(parents=True, exist_ok=True)
             session.run(self._save, {self._prefix: prefix})
-            self._folder.add(prefix)
+            self.folder.add(prefix)
         except (OSError, tf.errors.OpError) as error:
             if isinstance(error, tf.errors.OpError) and is_lost_peer(error):
                 raise
@@ -167,9 +135,9 @@ class Checkpoints:
         return prefix
 
     def _give_up(self, prefix: str, step: int, error: Exception) -> None:
-        latest = self.latest()
+        latest = self.folder.latest()
         if latest != prefix:
-            self._folder.remove(Path(prefix).name)
+            self.folder.remove(Path(prefix).name)
         reason = system_reason(error) or (
             brief(error) if isinstance(error, tf.errors.OpError) else str(error)
         )
@@ -181,7 +149,7 @@ class Checkpoints:
                 "so the folder must be on a file system that ps and chief share"
             )
         raise PsclustError(
-            f"{self._folder.directory}: "
+            f"{self.folder.directory}: "
             f"the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}"
         ) from error
 
@@ -193,7 +161,6 @@ class Checkpoints:
             reader = tf.train.load_checkpoint(prefix)
         found = reader.get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
-        self._restoring = restoring = self._restoring or self._build_restoring(session.graph)
         with reading(prefix):
             feed = {self._prefix: prefix} | {
                 value: progress_of(
@@ -202,30 +169,13 @@ class Checkpoints:
                     reader.get_tensor(name) if name in found else None,
                     int(value.shape[0]),
                 )
-                for name, value in restoring.progress.items()
+                for name, value in self._progress.items()
             }
             for chosen in (True, False):
                 session.run(
-                    [
-                        assign
-                        for name, assign in restoring.assign.items()
-                        if (name in first) is chosen
-                    ],
+                    [assign for name, assign in self._assign.items() if (name in first) is chosen],
                     feed,
                 )
-
-
-@contextmanager
-def _open_again(graph: Graph) -> Iterator[None]:
-    """Ops can be added to a finalized graph inside; a session of it learns of them in its next
-    run."""
-    finalized = graph.finalized
-    unfinalize(graph)
-    try:
-        yield
-    finally:
-        if finalized:
-            graph.finalize()
 
 
 def entry_of(variable: Variable) -> _Entry:

@@ -55,16 +55,14 @@ class Initializer:
         self,
         session: Session,
         checkpoints: Checkpoints,
-        own: Session | None = None,
         half_made: Callable[[], bool] = lambda: False,
         undone: Callable[[Collection[str]], None] = lambda lost: None,
         fetch: Callable[[], bool] = lambda: False,
     ) -> Source:
-        """Gives the variables values; returns their origin. For the chief. own: where the
-        scaffold's init ops run, which may also be about what belongs to one session; default:
-        `session`. half_made: asked whether live variables have part of an update. undone: called
-        with the names of the variables without a value before a checkpoint replaces those that have
-        one. fetch: gives variables the values that they have where another placement had them; see
+        """Gives the variables values; returns their origin. For the chief. half_made: asked
+        whether live variables have part of an update. undone: called with the names of the
+        variables without a value before a checkpoint replaces those that have one. fetch: gives
+        variables the values that they have where another placement had them; see
         `MovedVariables`.
 
         Live variables stay. If any is missing, a ps has started empty: all are restored from the
@@ -78,7 +76,7 @@ class Initializer:
             session.run([variable.initializer for variable in self.missing(session)])
             return Source.MOVED
         half = not missing and half_made()
-        latest = checkpoints.latest() if missing or half else None
+        latest = checkpoints.folder.latest() if missing or half else None
         if half:
             LOG.warning(
                 "the chief died in the middle of an update%s",
@@ -105,20 +103,17 @@ class Initializer:
         last = {STOP} if scaffold else set()
         session.run([variable.initializer for variable in missing if variable.op.name not in last])
         if scaffold:
-            self._scaffold.initialize(own or session)
+            self._scaffold.initialize(session)
             session.run([variable.initializer for variable in missing if variable.op.name in last])
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
-    def start_local(
-        self, session: Session, own: Session, fetches: Sequence[Tensor] = ()
-    ) -> Sequence[Any]:
-        """Initializes the variables and tables of this process only, in a session of its cluster
-        and, as tables may belong to one session, in its `own`; returns the values of `fetches`
-        before. The global variables must have values."""
+    def start_local(self, session: Session, fetches: Sequence[Tensor] = ()) -> Sequence[Any]:
+        """Initializes the variables and tables of this process only; returns the values of
+        `fetches` before. The global variables must have values."""
         _, *values = session.run([self._local, *fetches])
         if self._tables is not None:
-            own.run(self._tables)
-        self._scaffold.start_local(own)
+            session.run(self._tables)
+        self._scaffold.start_local(session)
         return values
 
     def await_chief(self, session: Session, deadline_s: float) -> None:

@@ -47,20 +47,17 @@ class Saver:
 
     def _warn_of_shortage(self) -> None:
         """Once, and again only if there was room in between."""
-        shortage = self.checkpoints.shortage()
+        shortage = self.checkpoints.folder.shortage()
         if shortage is not None and not self._is_short:
             LOG.warning("%s", shortage)
         self._is_short = shortage is not None
-
-    def is_due(self, step: int) -> bool:
-        """At global step `step`, now."""
-        return time.monotonic() >= self._due or step >= self._due_step
 
     def maybe(self, session: Session, step: int, *, event: bool = False) -> bool:
         """Writes one if it is due, or on an `event` unless this step has one; returns whether it
         was written, or, on an event, whether the last one is of this step. Logs a failure to write
         and tries again at the next due time. Raises NotFiniteError."""
-        if not self.is_due(step) and (not event or step == self._last):
+        due = time.monotonic() >= self._due or step >= self._due_step
+        if not due and (not event or step == self._last):
             return event
         self._job.check_folder()
         try:

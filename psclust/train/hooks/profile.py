@@ -25,22 +25,20 @@ class Profile(tf.compat.v1.train.SessionRunHook):
         self._step = step
         self._steps = frozenset(steps)
         self._directory = directory
-        self._next = 0
-        self._known = False
+        self._next: int | None = None
 
     def after_create_session(self, session: Session, coord: Any) -> None:
-        self._known = False
+        self._next = None
 
     def before_run(self, run_context: Any) -> Any:
         # Before the first step, this process does not know the global step: trace.
-        traced = bool(self._steps) and (not self._known or self._next in self._steps)
-        level = tf.compat.v1.RunOptions.FULL_TRACE if traced else tf.compat.v1.RunOptions.NO_TRACE
-        options = tf.compat.v1.RunOptions(trace_level=level) if traced else None
-        return tf.compat.v1.train.SessionRunArgs(self._step, options=options)
+        traced = self._next is None or self._next in self._steps
+        full = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        return tf.compat.v1.train.SessionRunArgs(self._step, options=full if traced else None)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         step = int(run_values.results)
-        self._next, self._known = step + 1, True
+        self._next = step + 1
         if run_values.run_metadata is None or step not in self._steps:
             return
         trace = Timeline(run_values.run_metadata.step_stats).generate_chrome_trace_format()

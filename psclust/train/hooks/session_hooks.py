@@ -15,7 +15,6 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.model import EstimatorSpec
 from psclust.replication.prepared_run import prepare
 from psclust.replication.tf_types import Session
 
@@ -35,9 +34,6 @@ class Hooks:
                     "derive it from tf.compat.v1.train.SessionRunHook"
                 )
             hook.begin()
-
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
 
     def start(self, session: Session) -> None:
         """Calls `after_create_session`: a new session is ready, its variables have values."""
@@ -97,11 +93,6 @@ class Hooks:
             )
         self.stop_requested = self.stop_requested or context.stop_requested
         return results["step"]
-
-
-def training_hooks(spec: EstimatorSpec, *, chief: bool) -> list[Any]:
-    """The hooks of a spec that a client runs in training."""
-    return [*(spec.training_hooks or ()), *((spec.training_chief_hooks or ()) if chief else ())]
 
 
 def _options(requested: Sequence[Any]) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ class Summaries(tf.compat.v1.train.SessionRunHook):
         towers: Sequence[Sequence[Tensor]],
         every: int,
         directory: Path,
-        staleness: Tensor | None = None,
+        staleness: Tensor | None,
     ) -> None:
         self._step = step
         self._merged = [

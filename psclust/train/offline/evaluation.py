@@ -36,11 +36,7 @@ class Evaluation:
     metrics: Mapping[str, Any]
 
     def __str__(self) -> str:
-        values = " ".join(
-            f"{name} {value:.4g}"
-            for name, value in self.metrics.items()
-            if isinstance(value, float)
-        )
+        values = " ".join(f"{name} {value:.4g}" for name, value in self.scalars().items())
         return f"evaluation: {values} ({counted(self.examples, 'example')}) at step {self.step}"
 
     def as_json(self) -> str:
@@ -108,11 +104,6 @@ class EvaluationGraph:
 def evaluate(job: Job) -> Evaluation:
     """Evaluates the last checkpoint on all held-out data. Raises UsageError without a checkpoint or
     data."""
-    if not job.program.has_evaluation:
-        raise UsageError(
-            "there is no held-out data: give the program an eval_input_fn, "
-            "or let input_fn take `mode`"
-        )
     built = EvaluationGraph(job)
     with restored(built.graph, built.restorer, job.model_dir, "evaluate") as (session, _):
         result = built.run(session)

@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from psclust.errors import UsageError
 from psclust.rundir.atomic_file import write_atomically
 from psclust.spec.typed_json import build, parse_json
 from psclust.train.checkpoints.checkpoint_folder import (
@@ -56,11 +55,6 @@ def evaluate_continuously(job: Job) -> None:
     """Evaluates checkpoints as they appear until the training has ended. Appends each result to
     `evaluations.jsonl` and copies the checkpoint with the lowest loss to `best`. Raises UsageError
     without held-out data."""
-    if not job.program.has_evaluation:
-        raise UsageError(
-            "an evaluator needs held-out data: give the program an eval_input_fn, "
-            "or let input_fn take `mode`"
-        )
     folder = CheckpointFolder(job.model_dir)
     folder.check_writable()
     records = _Records(job.model_dir)

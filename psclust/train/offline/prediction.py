@@ -28,11 +28,6 @@ def predict(job: Job) -> Iterator[Any]:
     """Yields the prediction for each example of the input in mode PREDICT: a dict of numpy values
     if the model predicts a dict, else the value itself. Raises UsageError without input, checkpoint
     or predictions."""
-    if not job.program.has_prediction:
-        raise UsageError(
-            "there is no input to predict for: give the program a predict_input_fn, "
-            "or let input_fn take `mode`"
-        )
     graph = job.new_graph()
     with graph.as_default():
         tf.compat.v1.train.get_or_create_global_step()

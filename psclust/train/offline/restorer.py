@@ -6,7 +6,7 @@ These graphs run in a local session of one process, without a server.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,12 @@ class Restorer:
     variables from their moving averages.
     """
 
-    def __init__(self, scaffold: Any = None, config: TrainConfig | None = None) -> None:
+    def __init__(self, scaffold: Any, config: TrainConfig) -> None:
         self._scaffold = ScaffoldOps(scaffold)
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
-        self._averages = (
-            _averages()
-            if given is None and config is not None and config.average_decay is not None
-            else None
-        )
+        averaged = given is None and config.average_decay is not None
+        self._averages = _averages() if averaged else {}
         given = given or (tf.compat.v1.train.Saver(self._averages) if self._averages else None)
         known = _variables_of(given)
         rest = [variable for variable in variables if variable.op.name not in known]
@@ -49,27 +46,27 @@ class Restorer:
             tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer()
         )
         self.saver = tf.compat.v1.train.Saver(variables, allow_empty=True)
-        self._savers = [
-            saver
-            for saver in (given, tf.compat.v1.train.Saver(rest, allow_empty=True))
-            if saver is not None
-        ]
+        self._savers = [tf.compat.v1.train.Saver(rest, allow_empty=True)]
+        self._savers += [given] if given is not None else []
 
     def restore(self, session: Session, prefix: str) -> None:
-        """Raises PsclustError for the checkpoint of another model, and DamagedCheckpointError for
-        one that is not whole, as it was removed meanwhile perhaps."""
+        """Raises PsclustError for the checkpoint of another model, UsageError for one without the
+        averages, and DamagedCheckpointError for one that is not whole, as it was removed meanwhile
+        perhaps."""
         with reading(prefix):
             found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
-        _refuse_without_averages(prefix, self._averages or {}, found)
+        missing = [name for name in self._averages if name not in found]
+        if missing:
+            raise UsageError(
+                f"{prefix} has no moving averages ({', '.join(missing)} missing), "
+                "which average_decay asks for; train with average_decay, or leave it out here"
+            )
         # Outside its graph, a saver assumes eager execution if that is not disabled.
         with session.graph.as_default(), reading(prefix):
             for saver in self._savers:
                 saver.restore(session, prefix)
-        self.begin(session)
-
-    def begin(self, session: Session) -> None:
-        """Initializes local variables (metrics) and tables."""
+        # Metrics and tables.
         session.run(self.local)
         self._scaffold.start_local(session)
 
@@ -108,15 +105,3 @@ def _averages() -> dict[str, Any]:
     for variable in tf.compat.v1.trainable_variables():
         found.setdefault(f"{entry_of(variable).name}/ExponentialMovingAverage", []).append(variable)
     return {name: parts if len(parts) > 1 else parts[0] for name, parts in found.items()}
-
-
-def _refuse_without_averages(
-    prefix: str, wanted: Mapping[str, Any], found: Collection[str]
-) -> None:
-    """Raises UsageError if a checkpoint lacks any of the averages."""
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise UsageError(
-            f"{prefix} has no moving averages ({', '.join(missing)} missing), "
-            "which average_decay asks for; train with average_decay, or leave it out here"
-        )
