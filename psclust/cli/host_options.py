@@ -78,7 +78,7 @@ def read_hosts(
             Path(path) if path else None,
             default_name=default_name(path),
             rules=[maker.check_file],
-            hosts_of=maker.hosts_of,
+            find_hosts=maker.hosts_of,
             suit=suited_to_script,
         )
         return HostRequest(file.hosts, file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile, ClusterText
-from psclust.spec.found_hosts import FindHosts, FoundHosts
+from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override, load
 from psclust.transport.server_shim import server_shim
 
@@ -78,7 +78,6 @@ def read_request(
     *,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = find_hosts,
-    hosts_of: Callable[[ClusterText], FoundHosts] | None = None,
     array_task: str | None = None,
 ) -> UpRequest:
     """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`.
@@ -89,7 +88,6 @@ def read_request(
         default_name=default_name(path),
         rules=rules,
         find_hosts=find_hosts,
-        hosts_of=hosts_of,
         suit=suited_to_script if path else _suited_without_file,
         array_task=array_task or batch_system().array_task(os.environ),
     )

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from psclust.errors import UsageError
-from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.cluster_file import ClusterFile, ClusterText
+from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.jobs import FAIL, RESTART_ALL, WORKER
 from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
@@ -36,10 +36,10 @@ _OWN_KEYS |= {"subdomain", "terminationGracePeriodSeconds", "volumes"}
 _HOSTS = "Kubernetes chooses the hosts of pods; remove the hosts here."
 
 
-def refuse_hosts(word: str | None) -> FoundHosts | None:
+def refuse_hosts(text: ClusterText) -> FoundHosts | None:
     """In place of looking for hosts (`FindHosts`): a manifest is the same inside and outside an
     allocation."""
-    if word not in (None, LOCAL):
+    if text.hosts is not None:
         raise UsageError(_HOSTS)
     return None
 

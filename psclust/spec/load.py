@@ -40,7 +40,6 @@ def load(
     default_name: str,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = this_machine,
-    hosts_of: Callable[[ClusterText], FoundHosts] | None = None,
     suit: Suit = lambda text: (text, None),
     array_task: str | None = None,
 ) -> ClusterFile:
@@ -49,10 +48,10 @@ def load(
 
     `default_name` names a cluster whose file does not; characters that a name cannot have become
     `-`. `rules`: more than every cluster must obey. `find_hosts` finds the hosts that are not
-    listed; `hosts_of`, in its place, says which nodes a job to be submitted will have. `suit`: what
-    its program asks for where the file is silent. `array_task`: the number of the task in a Slurm
-    array job, if it is one. Raises ClusterFileError with one line for each mistake, `file:line:
-    key: ...` or `--flag: ...`."""
+    listed, or says which nodes a job to be submitted will have. `suit`: what its program asks for
+    where the file is silent. `array_task`: the number of the task in a Slurm array job, if it is
+    one. Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or
+    `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
     mistakes = Mistakes(origins, [*problems, *contradictions])
@@ -61,11 +60,7 @@ def load(
     if text.hostfile is not None:
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
-        found = (
-            hosts_of(as_wanted(text))
-            if hosts_of and data.get("hosts") != LOCAL
-            else _find(find_hosts, as_wanted(text), mistakes)
-        )
+        found = _find(find_hosts, as_wanted(text), mistakes)
         hosts = list(found.hosts) if found else []
     else:
         hosts = _read_hosts(data["hosts"], mistakes)
@@ -147,7 +142,7 @@ def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
 
 def _find(find_hosts: FindHosts, text: ClusterText, mistakes: Mistakes) -> FoundHosts | None:
     try:
-        return find_hosts(text.hosts if isinstance(text.hosts, str) else None)
+        return None if text.hosts == LOCAL else find_hosts(text)
     except UsageError as error:
         mistakes.add([Problem(("hosts",), str(error))])
         return None

@@ -87,7 +87,7 @@ def test_the_chief_of_a_coordinator_script_has_a_slot_and_a_pod(folder: Path) ->
     with pytest.raises(ClusterFileError, match="coordinates the workers"):
         request_of(folder, "program: train.py\nhosts: a:2,b:1")
     (folder / "one.yaml").write_text("program: train.py\nkubernetes: {image: i}")
-    request = read_request("one.yaml", run_dir=str(folder / "runs"), hosts_of=pods_of)
+    request = read_request("one.yaml", run_dir=str(folder / "runs"), find_hosts=pods_of)
     assert [host.name for host in request.file.hosts] == ["chief-0", "ps-0", "worker-0", "worker-1"]
     manifest = read_request("one.yaml", run_dir=str(folder / "runs"), find_hosts=refuse_hosts).file
     assert read_file({VARIABLE: render_file(manifest)}).replication == "coordinator"
