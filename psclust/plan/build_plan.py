@@ -53,9 +53,10 @@ class RemoteHost:
 
 def reached(layout: ClusterLayout, hosts: Mapping[str, RemoteHost]) -> ClusterLayout:
     """The layout with the addresses of these hosts."""
-    return layout.reached_at(
-        {name: host.address for name, host in hosts.items()},
-        {name: host.forwarder for name, host in hosts.items()},
+    return replace(
+        layout,
+        addresses={name: host.address for name, host in hosts.items()},
+        forwarders={name: host.forwarder for name, host in hosts.items()},
     )
 
 
@@ -92,9 +93,10 @@ def build_plan(
     scripts: Mapping[str, ScriptFacts] | None = None,
     remote_hosts: Mapping[str, RemoteHost] | None = None,
 ) -> Plan:
-    """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of
-    each job's Python program, if its source can be read. `remote_hosts`: the hosts with an agent,
-    by name; none if all tasks run on this machine."""
+    """`layout`: with the addresses of hosts (`reached`). `ports`: the reserved port of each task; a
+    missing one reads `auto`. `scripts`: the facts of each job's Python program, if its source can
+    be read. `remote_hosts`: the hosts with an agent, by name; none if all tasks run on this
+    machine."""
     request = _request(file, layout, launcher, run, ports, scripts or {}, remote_hosts or {})
     tasks = _with_summaries(
         request,
@@ -147,7 +149,6 @@ def _request(
     scripts: Mapping[str, ScriptFacts],
     remote_hosts: Mapping[str, RemoteHost],
 ) -> _Request:
-    layout = reached(layout, remote_hosts)
     return _Request(
         file,
         launcher,

@@ -37,12 +37,6 @@ class ClusterLayout:
     addresses: Mapping[str, str] = field(default_factory=dict)
     forwarders: Mapping[str, str | None] = field(default_factory=dict)
 
-    def reached_at(
-        self, addresses: Mapping[str, str], forwarders: Mapping[str, str | None]
-    ) -> ClusterLayout:
-        """The same with these addresses of hosts."""
-        return replace(self, addresses=addresses, forwarders=forwarders)
-
     @property
     def tasks(self) -> list[Task]:
         return [task for entry in self.jobs for task in entry.tasks]

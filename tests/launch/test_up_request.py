@@ -47,6 +47,16 @@ def test_before_the_start_fixed_ports_are_known_and_others_open(folder: Path) ->
     assert request.first_tasks == {"ps": first, "worker": plan[Task("worker", 0)]}
 
 
+def test_tasks_of_an_encrypted_run_have_the_same_address_on_every_host(folder: Path) -> None:
+    jobs = "jobs: {ps: {count: 1, ports: 2300}, worker: {count: 1, ports: 2400}}"
+    for keys, addresses in (
+        ("hosts: a,b", ["127.0.0.1:2300", "127.0.0.1:2400"]),
+        ("hosts: a,b\nencrypt: false", ["a:2300", "b:2400"]),
+    ):
+        plan = request_of(folder, f"{jobs}\n{keys}").plan_before_start()
+        assert [task.address for task in plan.tasks] == addresses
+
+
 def test_nothing_that_is_missing_is_started(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"train\.py: No such file or directory"):
         refuse_what_cannot_start(request_of(folder, "program: train.py"))
