@@ -1,5 +1,6 @@
-"""Hosts of an elastic run that were missing, or lost, and answer again: `up`, which can log in to
-them, takes them back into the run."""
+"""Hosts of an elastic run that come and go, as `up` sees, which can ask the batch system, and log
+in to hosts. Tasks leave a host that the batch system wants back; one that was missing, or lost, and
+answers again is taken back into the run."""
 
 from __future__ import annotations
 
@@ -15,35 +16,34 @@ from psclust.launch.change_lock import changing_alone
 from psclust.launch.host_agents import start_host_agents
 from psclust.launch.host_change import HostChange, let_hosts_go, with_hosts
 from psclust.launch.live_change import change_run, described, find_live_run, request_of
-from psclust.reach.batch_jobs import BatchSystem
 from psclust.reach.connections import Connections
+from psclust.reach.ways import batch_of
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.worker_range import least_workers
 from psclust.supervise.replan import read_plan
 
-EVERY_S = 30.0  # between attempts at hosts that are not there
+EVERY_S = 30.0
 
 LogIn = Callable[[ClusterFile, Sequence[Host]], AbstractContextManager[Connections]]
 
 
-class ReturningHosts:
-    """Tries again to log in to hosts that the run has lost, on a thread of its own; not to those
-    that the batch system, if there is one, wants back."""
+class HostWatch:
+    """Looks again and again, on a thread of its own. log_in: to hosts that the run has lost; it
+    takes none back unless it may do without some (jobs.worker.min)."""
 
     def __init__(
-        self,
-        cluster: ClusterFolder,
-        folder: RunFolder,
-        log_in: LogIn,
-        batch: BatchSystem | None = None,
+        self, cluster: ClusterFolder, folder: RunFolder, file: ClusterFile, log_in: LogIn
     ) -> None:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._cluster, self._folder = cluster, folder
-        self._log_in, self._batch = log_in, batch
+        self._log_in, self._batch = log_in, batch_of(file.reach_by)
+        self._takes_back = least_workers(file) is not None
+        self._leaving: set[str] = set()  # as the supervisor was told
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="returning hosts", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="host watch", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -58,16 +58,32 @@ class ReturningHosts:
 
     def _run(self) -> None:
         while not self._over.wait(EVERY_S):
-            # One that is not there yet, or a run that is being changed: later.
-            with suppress(PsclustError):
-                for name in self._lost():
-                    with changing_alone(self._folder):
-                        self._take_back(name)
+            for look in (self._leave_wanted, self._take_back_lost):
+                # What does not answer yet, or is being changed: later.
+                with suppress(PsclustError):
+                    look()
 
-    def _lost(self) -> Sequence[str]:
-        lost = read_plan(self._folder).lost
-        kept = self._batch.wanted_back(lost) if self._batch is not None and lost else {}
-        return [name for name in lost if name not in kept]
+    def _wanted_back(self, hosts: Sequence[str]) -> dict[str, str]:
+        """Those that the batch system, if there is one, wants back, and why."""
+        return self._batch.wanted_back(hosts) if self._batch is not None and hosts else {}
+
+    def _leave_wanted(self) -> None:
+        plan = read_plan(self._folder)
+        found = self._wanted_back(sorted({entry.host for entry in plan.tasks} - {*plan.lost}))
+        # One that is free again may be drained again.
+        self._leaving &= found.keys()
+        for host in found.keys() - self._leaving:
+            with SupervisorClient(self._folder) as client:
+                client.leave(host, found[host])
+            self._leaving.add(host)
+
+    def _take_back_lost(self) -> None:
+        lost = read_plan(self._folder).lost if self._takes_back else ()
+        kept = self._wanted_back(lost)
+        for name in lost:
+            if name not in kept:
+                with changing_alone(self._folder):
+                    self._take_back(name)
 
     def _take_back(self, name: str) -> None:
         run = find_live_run(self._cluster, self._folder, read_status(self._folder))
