@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from psclust.plan.cluster_layout import ClusterLayout
-from psclust.plan.coordination import coordinated, may_coordinate
+from psclust.plan.coordination import coordinated
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.script_facts import ScriptFacts, imported_modules, read_facts
 from psclust.spec.cluster_file import ClusterFile, ClusterText
@@ -39,12 +39,7 @@ def suited_to_script(text: ClusterText) -> tuple[ClusterText, str | None]:
     if name is None:
         return text, None
     python_path = str(text.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
-    sources = sources_of(name, Path(text.cwd or "."), python_path)
-    return (
-        coordinated(text, name, read_facts(sources))
-        if may_coordinate(text, sources)
-        else (text, None)
-    )
+    return coordinated(text, name, sources_of(name, Path(text.cwd or "."), python_path))
 
 
 def source_text(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> str | None:

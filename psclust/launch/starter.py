@@ -3,14 +3,12 @@ source."""
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from psclust.errors import UsageError
 from psclust.launch.program_sources import sources_of
-from psclust.plan.script_facts import CLASSIC_FLAGS, flag_name, read_facts
+from psclust.plan.script_facts import CLASSIC_FLAGS, flag_name, psclust_programs, read_facts
 from psclust.spec.jobs import COORDINATOR
 from psclust.spec.starter_file import Starter
 
@@ -24,11 +22,11 @@ def look_at(name: str, script: str) -> tuple[Starter, str]:
             f"--from {script}: there is no such file here, or it cannot be read; "
             "name a Python script."
         )
-    program, facts = _psclust_program(sources[0]), read_facts(sources)
-    if program is not None:
+    facts = read_facts(sources)
+    if programs := psclust_programs(sources[0]):
         module = Path(script).with_suffix("").as_posix().replace("/", ".")
         return Starter(
-            name, f"{module}:{program}"
+            name, f"{module}:{programs[0]}"
         ), f"{script} makes a psclust.Program: in-graph or between-graph is one word in the file"
     if facts.coordinates and not facts.starts_servers:
         return Starter(
@@ -53,21 +51,3 @@ def look_at(name: str, script: str) -> tuple[Starter, str]:
     return Starter(
         name, script
     ), f"{script} defines none of {flags} and does not read TF_CONFIG; see role_by in the file"
-
-
-def _psclust_program(source: str) -> str | None:
-    """The first variable of the module that is made by calling `Program`."""
-    try:
-        body: Sequence[ast.stmt] = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    for node in body:
-        if not (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and isinstance(node.targets[0], ast.Name)
-        ):
-            continue
-        if ast.unparse(node.value.func) in ("Program", "psclust.Program"):
-            return node.targets[0].id
-    return None
