@@ -204,8 +204,8 @@ def _read_hosts(items: object, mistakes: Mistakes) -> list[Host]:
         where = mistakes.origins.where(path).removesuffix(f": hosts[{index}]")
         pieces += [Piece(where, content) for content in contents]
         paths += [path] * len(contents)
-    hosts, problems = read_pieces(pieces)
-    mistakes.add(Problem(paths[problem.piece], problem.text) for problem in problems)
+    hosts, wrong = read_pieces(pieces)
+    mistakes.add(Problem(paths[index], text) for index, text in wrong.items())
     return hosts
 
 
