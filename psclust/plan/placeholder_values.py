@@ -32,7 +32,7 @@ class PlaceholderValues:
                 self.plain.get(placeholder.name) if placeholder.name.endswith("_hosts") else None
             )
             return None if joined is None else joined.replace(",", placeholder.argument)
-        address = self.cluster.address(Task(*placeholder.task))
+        address = self.cluster.address(placeholder.task)
         if address is None:
             return None
         host, _, port = address.rpartition(":")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from psclust.spec.cluster import Task, no_such_task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import Job
 from psclust.spec.jobs import CHIEF, PS, WORKER, is_in_cluster
@@ -55,14 +56,14 @@ class Placeholder:
         return f"{{{self.name}}}" if self.argument is None else f"{{{self.name}:{self.argument}}}"
 
     @property
-    def task(self) -> tuple[str, int] | None:
-        """Job and index of the one task whose address it holds."""
+    def task(self) -> Task | None:
+        """The one task whose address it holds."""
         match = (
             _TASK.fullmatch(self.argument)
             if self.argument is not None and not self.name.endswith("_hosts")
             else None
         )
-        return (match[1], int(match[2])) if match else None
+        return Task(match[1], int(match[2])) if match else None
 
     @property
     def is_own(self) -> bool:
@@ -162,16 +163,13 @@ def _mistake(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
 
 def _wrong_task(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
     some = next((name for name in ("worker", *sizes) if name in sizes), "worker")
-    if placeholder.task is None:
+    task = placeholder.task
+    if task is None:
         return f"{placeholder}, which names no task; write {{{placeholder.name}:{some}:0}}."
-    job, index = placeholder.task
-    if job not in sizes:
-        near = nearest(job, sizes)
+    if task.job not in sizes:
+        near = nearest(task.job, sizes)
         hint = f"did you mean {near}?" if near else f"the cluster's jobs are {', '.join(sizes)}."
-        return f"{placeholder}, and no task of the cluster belongs to a job '{job}'; {hint}"
-    if index >= sizes[job]:
-        return (
-            f"{placeholder}, and there is no {job}:{index}: "
-            f"the last task is {job}:{sizes[job] - 1}; indices begin at 0."
-        )
+        return f"{placeholder}, and no task of the cluster belongs to a job '{task.job}'; {hint}"
+    if task.index >= sizes[task.job]:
+        return f"{placeholder}, and {no_such_task(task, sizes[task.job])}"
     return None

@@ -108,8 +108,7 @@ def test_what_is_read_back_is_what_was_started(tmp_path: Path) -> None:
         (
             {"placement": {"pin": {"a": 1}}, "jobs": {"ps": 2, "worker": 1}},
             {"ps": 1},
-            "placement.pin.a: there is no ps:1 to hold these variables: the last one is ps:0; "
-            "indices begin at 0.",
+            "placement.pin.a: there is no ps:1: the last task is ps:0; indices begin at 0.",
         ),
     ],
 )
