@@ -83,13 +83,8 @@ def load(
 def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, Sequence[Problem]]:
     if path is None:
         return {}, Origins(None, {}, {}), ()
-    document = read_yaml(
-        read_text(
-            path,
-            otherwise="check the name, or let `psclust init` write a cluster file to start from.",
-        ),
-        json_schema(),
-    )
+    hint = "check the name, or let `psclust init` write a cluster file to start from."
+    document = read_yaml(read_text(path, otherwise=hint))
     origins = Origins(str(path), document.lines, {})
     if isinstance(document.data, dict):
         return document.data, origins, document.problems

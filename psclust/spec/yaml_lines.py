@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from psclust.spec.key_schema import Schema, takes_text
+from psclust.spec.key_schema import takes_text
 from psclust.spec.problems import KeyPath, Problem
 
 _TAG = "tag:yaml.org,2002:"
@@ -51,15 +51,14 @@ for _name, _pattern, _first in (
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
 
 
-def read_yaml(text: str, schema: Schema) -> Document:
-    """schema: the JSON Schema of the data, which says where scalars are texts. What is not YAML
-    yields None, and the mistake that ended the reading."""
+def read_yaml(text: str) -> Document:
+    """What is not YAML yields None, and the mistake that ended the reading."""
     try:
         node = yaml.compose(text, _Loader)  # a BaseLoader: builds no objects
         sizes: dict[int, int] = {}
         if node is not None and _size(node, sizes) > _MOST_VALUES:
             return Document(None, {}, (_too_many(node, sizes),))
-        reader = _Reader(schema)
+        reader = _Reader()
         data = None if node is None else reader.value(node, ())
     except yaml.YAMLError as error:
         return Document(None, {}, (_syntax_problem(error, text),))
@@ -98,7 +97,6 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 
 @dataclass
 class _Reader:
-    schema: Schema
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _open: list[yaml.Node] = field(default_factory=list)
@@ -128,7 +126,7 @@ class _Reader:
                 f"the tag {node.tag.replace(_TAG, '!!')} has no meaning here; remove it.",
             )
             return None
-        as_written = kind != "null" and takes_text(path, self.schema)
+        as_written = kind != "null" and takes_text(path)
         return node.value if as_written else _PLAIN[kind](node.value)
 
     def _sequence(self, node: yaml.SequenceNode, path: KeyPath) -> list[object]:
