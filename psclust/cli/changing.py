@@ -28,7 +28,7 @@ from psclust.launch.live_change import (
     find_live_run,
     request_of,
 )
-from psclust.plan.build_plan import RemoteHost
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted, counted_tasks

@@ -16,8 +16,8 @@ from psclust.forward.tls import PYTHON
 from psclust.launch.footprints import record_footprints
 from psclust.launch.missing_hosts import MissingHosts
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost
 from psclust.plan.encryption import is_encrypted, open_because
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.plan.task_environment import library_environment, passed
 from psclust.reach.ways import has_standing_agents, host_maker, may_be_here, tunnels_via
 from psclust.rundir.agents_file import LiveAgents, read_agents, write_agents

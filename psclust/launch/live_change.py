@@ -13,9 +13,9 @@ from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.live_run import refuse_another_version
 from psclust.launch.start_run import plan_run, record_plan_inputs
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare, must_save
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
@@ -27,7 +27,7 @@ from psclust.spec.job_keys import MOST_TASKS
 from psclust.spec.jobs import PS, WORKER
 from psclust.spec.problems import KeyPath, Mistakes, Origins
 from psclust.spec.program_command import ProgramKind
-from psclust.supervise.replan import PlanInputs, read_plan, read_plan_inputs
+from psclust.supervise.replan import read_plan, read_plan_inputs
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient

@@ -18,7 +18,8 @@ from psclust.launch.job_runs import job_folder
 from psclust.launch.missing_hosts import MissingHosts
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost, reached
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.plan.task_environment import planned_with
 from psclust.plan.task_plan import Plan
 from psclust.plan.variables_home import follow
@@ -122,13 +123,12 @@ def plan_run(
     """The plan, with ports reserved on the hosts. live: the plan of a run that is to be changed,
     whose tasks stay where they are."""
     inputs = request.inputs(remote_hosts)
-    layout = (
-        reached(request.layout, remote_hosts)
-        if live is None
-        else inputs.lay_out(live.lost, live.hosts)
-    )
+    if live is None:
+        layout = inputs.reached(request.layout)
+    else:
+        layout = inputs.lay_out(live.lost, live.hosts)
     ports = client.reserve(layout.port_requests(request.file.ports))
-    plan = inputs.plan(layout, request.run(folder), ports)
+    plan = build_plan(inputs, layout, Run.of(folder), ports)
     return plan if live is None else follow(live, plan)
 
 

@@ -14,9 +14,10 @@ from types import MappingProxyType
 from psclust.agent.addresses import every_own_address
 from psclust.launch.default_file import default_name, unread_file
 from psclust.launch.program_sources import read_scripts, suited_to_script
-from psclust.plan.build_plan import RemoteHost, Run, first_tasks
+from psclust.plan.build_plan import Run, build_plan, first_tasks
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.encryption import is_encrypted
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -27,14 +28,13 @@ from psclust.spec.checks import Rule
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override, load
-from psclust.supervise.replan import PlanInputs
 from psclust.transport.server_shim import server_shim
 
 
 @dataclass(frozen=True)
 class UpRequest:
     """file: the cluster file with the flags laid over it; scripts: facts about each job's program;
-    job_restarts: see `psclust.plan.build_plan.Run`."""
+    job_restarts: see `psclust.plan.build_plan.PlanInputs`."""
 
     file: ClusterFile
     layout: ClusterLayout
@@ -47,12 +47,12 @@ class UpRequest:
     @cached_property
     def first_tasks(self) -> Mapping[str, TaskPlan]:
         """See `psclust.plan.build_plan.first_tasks`."""
-        return first_tasks(self.file, self.layout, self.launcher, self.run(), self.scripts)
+        return first_tasks(self.inputs(), self.layout, self._run)
 
-    def run(self, folder: RunFolder | None = None) -> Run:
-        """What a plan says of its run. folder: the run's; None before it has one."""
-        folder = folder or RunFolder(self.cluster.path / "<run>")
-        return Run(folder.id, str(folder.path), self.job_restarts)
+    @property
+    def _run(self) -> Run:
+        """Before there is one."""
+        return Run.of(RunFolder(self.cluster.path / "<run>"))
 
     def inputs(self, remote_hosts: Mapping[str, RemoteHost] = MappingProxyType({})) -> PlanInputs:
         """What its plans are made of. remote_hosts: those with an agent."""
@@ -64,7 +64,7 @@ class UpRequest:
         if self.file.hosts and is_encrypted(self.file, layout):
             local = {host.name: "127.0.0.1" for host in self.file.hosts}
             layout = replace(layout, addresses=local)
-        return self.inputs().plan(layout, self.run(), layout.fixed_ports(self.file.ports))
+        return build_plan(self.inputs(), layout, self._run, layout.fixed_ports(self.file.ports))
 
 
 def read_request(

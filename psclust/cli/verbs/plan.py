@@ -26,6 +26,7 @@ from psclust.launch.program_variables import PlannedPlacement, planned_placement
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
 from psclust.placement.link_speed import LinkSpeed
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.plan.variables_home import follow
@@ -187,7 +188,7 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     inputs = request.inputs(recorded.remote_hosts if recorded else {})
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
     layout = inputs.lay_out(running.lost, running.hosts)
-    return follow(running, inputs.plan(layout, request.run(folder), ports))
+    return follow(running, build_plan(inputs, layout, Run.of(folder), ports))
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:
