@@ -100,9 +100,7 @@ def read_hosts(
     if hosts is not None:
         return HostRequest(parse_hosts(hosts, where="-H"), file)
     assert hostfile is not None
-    return HostRequest(
-        parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file
-    )
+    return HostRequest(parse_hostfile(read_text(Path(hostfile)), where=hostfile), file)
 
 
 @contextmanager

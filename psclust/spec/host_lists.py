@@ -50,7 +50,7 @@ def parse_hosts(text: str, *, where: str) -> list[Host]:
     return _hosts_or_error([Piece(where, part) for part in split_list(text)])
 
 
-def parse_hostfile(text: str, *, where: str) -> list[Host]:
+def parse_hostfile(text: str, where: str) -> list[Host]:
     """The hosts of a hostfile: `host slots=4`, `user@host:port`, `host:4`, ranges; blank lines and
     `#` comments are skipped.
 

@@ -64,16 +64,15 @@ def load(
         hosts = list(found.hosts) if found else []
     else:
         hosts = _read_hosts(data["hosts"], mistakes)
-    file = _resolve(
-        text,
-        hosts,
-        absolute_paths(text, mistakes),
-        _name(text, default_name, array_task),
-        found,
-        array_task,
-    )
-    file = file if suited is None else file.model_copy(update={"suited": suited})
-    file = with_room(file)
+    name = text.name or clean_name(default_name)
+    own: dict[str, object] = {
+        **absolute_paths(text, mistakes),
+        "name": name if array_task is None else name.replace(ARRAY_TASK, array_task),
+        "hosts": hosts,
+    }
+    more = {"suited": suited, "array_task": array_task, "found": found.text if found else None}
+    own |= {key: value for key, value in more.items() if value is not None}
+    file = with_room(ClusterFile.model_validate({**_given(text, found), **own}))
     mistakes.add_founded(check(file))
     mistakes.add_founded(problem for rule in rules for problem in rule(file))
     mistakes.refuse()
@@ -143,33 +142,15 @@ def _find(find_hosts: FindHosts, text: ClusterText, mistakes: Mistakes) -> Found
         return None
 
 
-def _name(text: ClusterText, default: str, array_task: str | None) -> str:
-    name = text.name or clean_name(default)
-    return name if array_task is None else name.replace(ARRAY_TASK, array_task)
-
-
-def _resolve(
-    text: ClusterText,
-    hosts: list[Host],
-    paths: Mapping[str, str],
-    name: str,
-    found: FoundHosts | None,
-    array_task: str | None,
-) -> ClusterFile:
+def _given(text: ClusterText, found: FoundHosts | None) -> dict[str, object]:
+    """The keys that the file sets, and those that found hosts bring with them."""
     given = {
         key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields
     }
-    if found is not None:
-        default = {"reach_by": found.reach_by} | ({"python": found.python} if found.python else {})
-        given = {
-            **default,
-            **given,
-            "found": found.text,
-            "jobs": _without_groups(text.jobs, found.groups),
-        }
-    if array_task is not None:
-        given["array_task"] = array_task
-    return ClusterFile.model_validate({**given, **paths, "name": name, "hosts": hosts})
+    if found is None:
+        return given
+    default = {"reach_by": found.reach_by} | ({"python": found.python} if found.python else {})
+    return {**default, **given, "jobs": _without_groups(text.jobs, found.groups)}
 
 
 def _without_groups(jobs: Mapping[str, Job], groups: Mapping[str, Sequence[str]]) -> dict[str, Job]:
