@@ -218,12 +218,11 @@ def _misplaced_at_top(key: str, known: list[str]) -> str:
 def _misplaced_in_a_job(key: str, value: object, known: list[str]) -> str:
     meant = nearest(key, _ELSEWHERE_IN_A_JOB) or ""
     run = f"run: {inline(_command_of(value))}"
-    if key == "program":
-        return f"unknown key; program belongs to the whole file; for this job alone write {run}."
-    if key in _FOR_ONE_JOB:
+    alone = run if key == "program" else _FOR_ONE_JOB.get(key)
+    if alone is not None:
         return (
             f"unknown key; {key} belongs to the whole file: write it without indentation, "
-            f"or for this job alone {_FOR_ONE_JOB[key]}."
+            f"or for this job alone {alone}."
         )
     if key not in keys_at(()) and meant:
         return (
