@@ -99,10 +99,7 @@ class ClusterLayout:
 
     def _request(self, name: Task, task: Task, wanted: str) -> PortRequest:
         on = self.hosts[task].name
-        return PortRequest(name, self.advertised(task), wanted, on, self._forwarder(task))
-
-    def _forwarder(self, task: Task) -> str | None:
-        return self.forwarders.get(self.hosts[task].name)
+        return PortRequest(name, self.advertised(task), wanted, on, self.forwarders.get(on))
 
 
 def lay_out(
