@@ -13,9 +13,8 @@ from dataclasses import replace
 from psclust.control.supervisor_client import SupervisorClient
 from psclust.errors import PsclustError
 from psclust.launch.change_lock import changing_alone
-from psclust.launch.host_agents import start_host_agents
-from psclust.launch.host_change import HostChange, let_hosts_go, with_hosts
-from psclust.launch.live_change import change_run, described, find_live_run, request_of
+from psclust.launch.host_change import HostChange, change_with_hosts, with_hosts
+from psclust.launch.live_change import described, find_live_run
 from psclust.reach.connections import Connections
 from psclust.reach.ways import batch_of
 from psclust.rundir.folder import ClusterFolder, RunFolder
@@ -96,13 +95,5 @@ class HostWatch:
         with self._log_in(file, [host]) as connections, SupervisorClient(self._folder) as client:
             if connections.failures:
                 return
-            try:
-                request = request_of(run, file)
-                joined = start_host_agents(
-                    request, self._folder, client, connections, lambda line: None
-                )
-                made = change_run(run, file, client, joined)
-            except PsclustError:
-                let_hosts_go(run, [name], client)
-                raise
+            made = change_with_hosts(run, file, client, connections, lambda line: None)
         self._lines.put(f"{name} is back" + (f": {described(made)}" if made else ""))
