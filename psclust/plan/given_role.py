@@ -41,7 +41,7 @@ class GivenRole:
 
 def given_role(file: ClusterFile, entry: JobPlan, jobs: Sequence[JobPlan]) -> GivenRole:
     """`jobs`: all of the plan, `entry` among them."""
-    texts = texts_of_job(file, entry.job)
+    texts = [text for _, text in texts_of_job(file, entry.name, entry.job)]
     names = {
         name for env in (file.env, entry.job.env, *entry.job.task_env.values()) for name in env
     }

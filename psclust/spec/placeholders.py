@@ -83,22 +83,42 @@ def placeholders(text: str) -> Iterator[Placeholder]:
             yield found
 
 
-def texts_of_job(file: ClusterFile, job: Job) -> list[str]:
-    """Every text in which placeholders are filled in for the tasks of the job."""
-    common = job.command or [
-        *(file.program if isinstance(file.program, list) else ()),
-        *file.arguments(job),
-    ]
-    environments = (file.env, job.env, *job.task_env.values())
-    values = [str(value) for environment in environments for value in environment.values()]
-    return [*common, *(text for args in job.task_args.values() for text in args), *values]
+def texts_of_job(file: ClusterFile, name: str, job: Job) -> Iterator[tuple[KeyPath, str]]:
+    """Every text in which placeholders are filled in for the tasks of the job, and its place."""
+    here = ("jobs", name)
+    if job.command:
+        yield from _items((*here, "run"), job.command)
+    else:
+        yield from _items(("program",), file.program if isinstance(file.program, list) else ())
+        yield from _items(("args",), file.args if job.args is None else ())
+        yield from _items((*here, "args"), job.args or ())
+        yield from _items((*here, "extra_args"), job.extra_args)
+    yield from _values(("env",), file.env)
+    yield from _values((*here, "env"), job.env)
+    for index, args in job.task_args.items():
+        yield from _items((*here, "task_args", str(index)), args)
+    for index, env in job.task_env.items():
+        yield from _values((*here, "task_env", str(index)), env)
+
+
+def _items(path: KeyPath, texts: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    return (((*path, index), text) for index, text in enumerate(texts))
+
+
+def _values(path: KeyPath, env: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
+    return (((*path, name), str(value)) for name, value in env.items())
 
 
 def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
     """Every placeholder that does not exist."""
     jobs = {name: job for name, job in file.all_jobs.items() if is_in_cluster(name, job.in_cluster)}
     sizes = {name: len(job.addresses or ()) or job.count for name, job in jobs.items()}
-    for path, text in _texts(file):
+    texts = {
+        path: text
+        for name, job in file.all_jobs.items()
+        for path, text in texts_of_job(file, name, job)
+    }
+    for path, text in texts.items():
         for placeholder in dict.fromkeys(placeholders(text)):
             if placeholder.name == _ARRAY_NAME:
                 mistake = None
@@ -110,31 +130,6 @@ def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
                 )
             if mistake is not None:
                 yield Problem(path, f"'{text}' has {mistake}", (("jobs", "*"), ("replication",)))
-
-
-def _texts(file: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(file.program, list):
-        yield from _items(("program",), file.program)
-    yield from _items(("args",), file.args)
-    yield from _values(("env",), file.env)
-    for name, job in file.jobs.items():
-        here = ("jobs", name)
-        yield from _items((*here, "run"), job.command or ())
-        yield from _items((*here, "args"), job.args or ())
-        yield from _items((*here, "extra_args"), job.extra_args)
-        yield from _values((*here, "env"), job.env)
-        for index, args in job.task_args.items():
-            yield from _items((*here, "task_args", str(index)), args)
-        for index, env in job.task_env.items():
-            yield from _values((*here, "task_env", str(index)), env)
-
-
-def _items(path: KeyPath, texts: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-    return (((*path, index), text) for index, text in enumerate(texts))
-
-
-def _values(path: KeyPath, env: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
-    return (((*path, name), str(value)) for name, value in env.items())
 
 
 def _mistake(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
