@@ -164,7 +164,7 @@ def hold_run(
     request: UpRequest,
     folder: RunFolder,
     lock: int,
-    interrupts: Callable[[], int] = lambda: 0,
+    interrupts: Callable[[], int],
 ) -> Iterator[HeldRun]:
     """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of
     `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError
@@ -198,9 +198,8 @@ def hold_run(
         os.close(lock)
         os.close(lease)
     try:
-        from psclust.control.supervisor_client import (
-            SupervisorClient,
-        )  # gRPC must not be at work in a process that forks
+        # gRPC must not be at work in a process that forks.
+        from psclust.control.supervisor_client import SupervisorClient
 
         with SupervisorClient(folder) as client:
             yield HeldRun(client, folder, guard, interrupts, board)

@@ -136,7 +136,6 @@ def _deadlines(file: ClusterFile) -> Deadlines:
 
 def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     file, here, job = request.inputs.file, request.host, entry.job
-    address = request.cluster.address(task)
     # A remote host has resolved `python:` itself.
     own = here.python if request.inputs.remote_hosts else file.python or here.python
     python = job.python or own
@@ -144,7 +143,6 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     values = placeholder_values(
         request.cluster,
         task,
-        address,
         name=file.name,
         run_dir=request.run.folder,
         free_port=free_port,
@@ -154,7 +152,7 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     return TaskPlan(
         task=task,
         host=request.layout.hosts[task].name,
-        address=address,
+        address=request.cluster.address(task),
         argv=tuple(fill(word, values, where=f"jobs.{task.job}: args") for word in argv)
         if entry.program
         else argv,

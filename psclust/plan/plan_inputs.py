@@ -28,10 +28,6 @@ class RemoteHost:
     forwarder: str | None = None
 
 
-# Where every task runs on a remote host.
-_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)
-
-
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
     """`scripts`: the facts of each job's Python program, if its source can be read; `remote_hosts`:
@@ -42,7 +38,7 @@ class PlanInputs:
     file: ClusterFile
     scripts: Mapping[str, ScriptFacts]
     remote_hosts: Mapping[str, RemoteHost]
-    launcher: HostEnvironment = _HERE
+    launcher: HostEnvironment
     job_restarts: int = 0
 
     def reached(self, layout: ClusterLayout) -> ClusterLayout:

@@ -20,6 +20,7 @@ from psclust.spec.load import load
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 RUN = Run("r1", "/runs/r1")
+HERE = HostEnvironment({}, "", "", None)
 
 
 def remote_hosts(*hosts: str) -> dict[str, RemoteHost]:
@@ -39,7 +40,7 @@ def inputs(**keys: object) -> PlanInputs:
     file = ClusterFile.model_validate(
         {"name": "test", "jobs": {"ps": {}, "worker": {"count": 2}}, **keys}, strict=False
     )
-    return PlanInputs(file, {}, remote_hosts("a", "b", "c"))
+    return PlanInputs(file, {}, remote_hosts("a", "b", "c"), HERE)
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -47,7 +48,7 @@ def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
     file = load(path, [], default_name=path.stem, find_hosts=find_four_nodes)
     known = remote_hosts(*(host.name for host in file.hosts))
     facts = {"worker": ScriptFacts(("--job_name", "--task_index"), reads_tf_config=True)}
-    made = PlanInputs(file, facts, known)
+    made = PlanInputs(file, facts, known, HERE)
     back = PlanInputs.from_json(made.to_json())
     assert back.file.model_dump() == file.model_dump()
     assert build_plan(back, back.lay_out(), RUN, {}) == build_plan(made, made.lay_out(), RUN, {})

@@ -65,7 +65,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
         name: RemoteHost(HostEnvironment({}, "/", "python", "shim"), f"/{name}", f"10.0.0.{number}")
         for number, name in enumerate("abcd", 1)
     }
-    inputs = PlanInputs(file, {}, remote_hosts)
+    inputs = PlanInputs(file, {}, remote_hosts, HostEnvironment({}, "", "", None))
     with supervised(tmp_path, Pretence) as transport:
         supervisor = transport.supervisor
         folder = supervisor.folder
