@@ -73,11 +73,8 @@ def explain(error: ValidationError, data: object) -> list[Problem]:
             text = f"found {found(value)}; write {_wanted(value, schema_at(path))}."
         if path not in problems or entry["type"] == "missing":
             problems[path] = Problem(path, text)
-    return [
-        problem
-        for path, problem in problems.items()
-        if not any(len(other) > len(path) and other[: len(path)] == path for other in problems)
-    ]
+    above = {path[:length] for path in problems for length in range(len(path))}
+    return [problem for path, problem in problems.items() if path not in above]
 
 
 def found(value: object) -> str:
@@ -92,11 +89,7 @@ def found(value: object) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, dict):
         return "a mapping"
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if isinstance(value, (bool, type(None)))
-        else str(value)
-    )
+    return json.dumps(value, default=str)
 
 
 def expected(schema: Schema) -> str:

@@ -56,19 +56,16 @@ def read_yaml(text: str) -> Document:
     try:
         node = yaml.compose(text, _Loader)  # a BaseLoader: builds no objects
         sizes: dict[int, int] = {}
-        if node is not None and _size(node, sizes) > _MOST_VALUES:
-            return Document(None, {}, (_too_many(node, sizes),))
-        reader = _Reader()
-        data = None if node is None else reader.value(node, ())
+        if node is None or _size(node, sizes) <= _MOST_VALUES:
+            reader = _Reader()
+            data = None if node is None else reader.value(node, ())
+            return Document(data, reader.lines, tuple(reader.problems))
+        problem = _too_many(node, sizes)
     except yaml.YAMLError as error:
-        return Document(None, {}, (_syntax_problem(error, text),))
+        problem = _syntax_problem(error, text)
     except RecursionError:
-        return Document(
-            None,
-            {},
-            (Problem((), "the brackets or indentation nest too deeply to be a cluster file."),),
-        )
-    return Document(data, reader.lines, tuple(reader.problems))
+        problem = Problem((), "the brackets or indentation nest too deeply to be a cluster file.")
+    return Document(None, {}, (problem,))
 
 
 def _too_many(node: yaml.Node, sizes: dict[int, int]) -> Problem:
