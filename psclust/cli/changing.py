@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from psclust.cli import output
 from psclust.cli.host_options import logged_in
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
-from psclust.errors import PsclustError
 from psclust.launch.change_lock import changing_alone
 from psclust.launch.change_wait import Made, wait_until_made
-from psclust.launch.host_agents import start_host_agents
 from psclust.launch.host_change import (
     SAME_HOSTS,
     HostChange,
+    change_with_hosts,
     let_hosts_go,
     taken_back,
     with_hosts,
 )
-from psclust.launch.live_change import (
-    Change,
-    LiveRun,
-    change_run,
-    described,
-    find_live_run,
-    request_of,
-)
-from psclust.plan.build_plan import RemoteHost
+from psclust.launch.live_change import Change, LiveRun, change_run, described, find_live_run
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted, counted_tasks
@@ -101,18 +92,11 @@ def _change(
     client: SupervisorClient,
     say: Callable[[str], None],
 ) -> Change | None:
-    """Agents whose hosts cannot be used after all do not stay."""
-    joined: Mapping[str, RemoteHost] = {}
-    try:
-        if hosts.added:
-            say(f"logging in to {counted(len(hosts.added), 'host')}")
-            with logged_in(file, hosts.added) as connections:
-                request = request_of(run, file)
-                joined = start_host_agents(request, run.folder, client, connections, say)
-        return change_run(run, file, client, joined)
-    except PsclustError:
-        let_hosts_go(run, [host.name for host in hosts.added], client)
-        raise
+    if not hosts.added:
+        return change_run(run, file, client)
+    say(f"logging in to {counted(len(hosts.added), 'host')}")
+    with logged_in(file, hosts.added) as connections:
+        return change_with_hosts(run, file, client, connections, say)
 
 
 def _summary(change: Change, made: Made) -> str:

@@ -78,7 +78,7 @@ def read_hosts(
             Path(path) if path else None,
             default_name=default_name(path),
             rules=[maker.check_file],
-            hosts_of=maker.hosts_of,
+            find_hosts=maker.hosts_of,
             suit=suited_to_script,
         )
         return HostRequest(file.hosts, file)
@@ -100,9 +100,7 @@ def read_hosts(
     if hosts is not None:
         return HostRequest(parse_hosts(hosts, where="-H"), file)
     assert hostfile is not None
-    return HostRequest(
-        parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file
-    )
+    return HostRequest(parse_hostfile(read_text(Path(hostfile)), where=hostfile), file)
 
 
 @contextmanager

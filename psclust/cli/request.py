@@ -47,16 +47,11 @@ def request_from_flags(
     ]
     if path is None and not program:
         path = default_file()
-    if way is None:
-        return read_request(path, overrides, run_dir, rules=rules, find_hosts=find_hosts)
-    giver = hosts_to_come(way)
+    if way is not None:
+        giver = hosts_to_come(way)
+        rules, find_hosts = [giver.check_file], giver.hosts_of
     return read_request(
-        path,
-        overrides,
-        run_dir,
-        rules=[giver.check_file],
-        hosts_of=giver.hosts_of,
-        array_task=array_task,
+        path, overrides, run_dir, rules=rules, find_hosts=find_hosts, array_task=array_task
     )
 
 

@@ -23,7 +23,6 @@ from psclust.errors import MissingPackageError, StartError, UsageError
 from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.live_run import claim_or_change
-from psclust.launch.missing_hosts import may_come_back
 from psclust.launch.preflight import refuse_too_few_files, refuse_what_cannot_start
 from psclust.launch.start_run import claim_name, start_run
 from psclust.launch.status_stream import StatusStream
@@ -41,8 +40,7 @@ from psclust.spec.plurals import counted
 from psclust.supervise.pace import Pace
 
 if TYPE_CHECKING:
-    from psclust.launch.drained_hosts import DrainedHosts
-    from psclust.launch.returning_hosts import ReturningHosts
+    from psclust.launch.host_watch import HostWatch
 
 _REDRAW_S = 0.05
 
@@ -153,16 +151,14 @@ def _start_and_stay(
         follower = (
             _top_follower(run, view, plan) if top else Follower(folder, view, shown=plan.notes)
         )
-        returning = None if detach else _returning(request, folder)
-        drained = None if detach else _drained(request, folder)
+        watch = None if detach else _host_watch(request, folder)
         try:
             status = _follow(
-                run, statuses, follower, StartupNotes(plan), interrupts, returning, detach=detach
+                run, statuses, follower, StartupNotes(plan), interrupts, watch, detach=detach
             )
         finally:
-            for watch in (returning, drained):
-                if watch is not None:
-                    watch.close()
+            if watch is not None:
+                watch.close()
         if detach and status is not None and not status.ended:
             run.client.detach()
             view.close()
@@ -178,28 +174,15 @@ def _start_and_stay(
         return code
 
 
-def _returning(request: UpRequest, folder: RunFolder) -> ReturningHosts | None:
-    """Takes back hosts that answer again, where the run can go on without them."""
-    if not may_come_back(request.file):
+def _host_watch(request: UpRequest, folder: RunFolder) -> HostWatch | None:
+    """Where workers come and go."""
+    if not request.file.hosts or not request.file.is_elastic:
         return None
-    from psclust.launch.returning_hosts import ReturningHosts
+    from psclust.launch.host_watch import HostWatch
 
-    batch = batch_of(request.file.reach_by)
-    returning = ReturningHosts(request.cluster, folder, partial(connect, partial=True), batch)
-    returning.start()
-    return returning
-
-
-def _drained(request: UpRequest, folder: RunFolder) -> DrainedHosts | None:
-    """Has workers leave hosts that the batch system wants back, where they come and go."""
-    batch = batch_of(request.file.reach_by)
-    if batch is None or not request.file.is_elastic:
-        return None
-    from psclust.launch.drained_hosts import DrainedHosts
-
-    drained = DrainedHosts(folder, batch)
-    drained.start()
-    return drained
+    watch = HostWatch(request.cluster, folder, request.file, partial(connect, partial=True))
+    watch.start()
+    return watch
 
 
 def _top_follower(run: HeldRun, view: output.LiveView, plan: Plan) -> Follower:
@@ -220,7 +203,7 @@ def _follow(
     follower: Follower,
     notes: StartupNotes,
     interrupts: Interrupts,
-    returning: ReturningHosts | None,
+    watch: HostWatch | None,
     *,
     detach: bool,
 ) -> RunStatus | None:
@@ -244,7 +227,7 @@ def _follow(
                 follower.view.note(line)
             if detach and notes.over:
                 return status
-        for line in returning.told() if returning is not None else ():
+        for line in watch.told() if watch is not None else ():
             follower.view.note(line)
         if interrupts.saving and not saving:
             saving = run.ask_to_save(f"saved and stopped ({interrupts.saving})", SAVED_CODE)

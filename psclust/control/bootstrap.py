@@ -12,7 +12,7 @@ from psclust.agent.process import AgentReply, AgentRequest
 from psclust.agent.standing_protocol import STAY_HERE
 from psclust.control.certificates import Authority
 from psclust.errors import HostError, PsclustError, StartError
-from psclust.plan.build_plan import RemoteHost
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.plan.task_environment import HostEnvironment
 from psclust.reach.fan_out import all_or_error, attempt_on_each, on_each
 from psclust.reach.python.host_pythons import HostPythons

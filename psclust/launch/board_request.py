@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -23,16 +22,6 @@ _ADDRESS = "127.0.0.1"
 _PORTS = "6006-6105"  # from TensorBoard's own on
 _START_S = 60.0
 _POLL_S = 0.05
-
-
-def board_problem() -> str | None:
-    """Why no TensorBoard can be started, as a line for the user."""
-    if importlib.util.find_spec("tensorboard") is not None:
-        return None
-    return (
-        "tensorboard: TensorBoard is not installed beside psclust. "
-        "Install it (pip install 'psclust[tensorboard]'), or leave it out."
-    )
 
 
 def board_command(request: UpRequest, folder: RunFolder) -> BoardCommand | None:

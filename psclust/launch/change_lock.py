@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from psclust.errors import StartError
-from psclust.rundir.folder import RunFolder
+from psclust.rundir.folder import RunFolder, lock_if_free
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
 
 
 @contextmanager
-def changing_alone(folder: RunFolder, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Waits for other commands that change this run. Raises StartError after `patience_s`."""
+def changing_alone(folder: RunFolder) -> Iterator[None]:
+    """Waits for other commands that change this run. Raises StartError after a minute."""
     descriptor = os.open(folder.change_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        until = time.monotonic() + patience_s
-        while not _locked(descriptor):
+        until = time.monotonic() + _PATIENCE_S
+        while not lock_if_free(descriptor):
             if time.monotonic() > until:
                 raise StartError(
                     f"{folder.path.parent.name}: another command has been changing it for "
-                    f"{patience_s:g} s; end that one, or try again later."
+                    f"{_PATIENCE_S:g} s; end that one, or try again later."
                 )
             time.sleep(_POLL_S)
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False

@@ -90,47 +90,23 @@ def on_hosts_of(
     name: str, footprints: Mapping[str, Footprint], work: Callable[[str, HostPython], _T]
 ) -> dict[str, _T | str]:
     """host -> what `work` returned there, or why it could not be asked. name: the cluster's."""
-    outcomes: dict[str, _T | str] = {}
-    for reach_by in dict.fromkeys(footprint["reach_by"] for footprint in footprints.values()):
-        outcomes |= _reached(
-            name,
-            reach_by,
-            {
-                host: footprint
-                for host, footprint in footprints.items()
-                if footprint["reach_by"] == reach_by
-            },
-            work,
-        )
-    return outcomes
-
-
-def _reached(
-    name: str,
-    reach_by: Any,
-    footprints: Mapping[str, Footprint],
-    work: Callable[[str, HostPython], _T],
-) -> dict[str, _T | str]:
     from psclust.reach.fan_out import attempt_on_each
     from psclust.reach.python.host_python import start_python
     from psclust.reach.ways import connect
     from psclust.spec.cluster_file import ClusterFile
 
-    hosts = [Host(**footprint["host"]) for footprint in footprints.values()]
-
     def ask(host: str) -> _T:
         with start_python(connections, host, [footprints[host]["python"]]) as python:
             return work(host, python)
 
-    with connect(ClusterFile(name=name, reach_by=reach_by), hosts, partial=True) as connections:
-        outcomes = attempt_on_each(connections.names, ask)
-        return {
-            **connections.failures,
-            **{
-                host: str(outcome) if isinstance(outcome, PsclustError) else outcome
-                for host, outcome in outcomes.items()
-            },
-        }
+    outcomes: dict[str, _T | str] = {}
+    for way in dict.fromkeys(each["reach_by"] for each in footprints.values()):
+        hosts = [Host(**each["host"]) for each in footprints.values() if each["reach_by"] == way]
+        with connect(ClusterFile(name=name, reach_by=way), hosts, partial=True) as connections:
+            outcomes |= connections.failures
+            for host, outcome in attempt_on_each(connections.names, ask).items():
+                outcomes[host] = str(outcome) if isinstance(outcome, PsclustError) else outcome
+    return outcomes
 
 
 def purge(cluster: ClusterFolder) -> list[str]:

@@ -164,7 +164,7 @@ def hold_run(
     request: UpRequest,
     folder: RunFolder,
     lock: int,
-    interrupts: Callable[[], int] = lambda: 0,
+    interrupts: Callable[[], int],
 ) -> Iterator[HeldRun]:
     """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of
     `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError
@@ -198,9 +198,8 @@ def hold_run(
         os.close(lock)
         os.close(lease)
     try:
-        from psclust.control.supervisor_client import (
-            SupervisorClient,
-        )  # gRPC must not be at work in a process that forks
+        # gRPC must not be at work in a process that forks.
+        from psclust.control.supervisor_client import SupervisorClient
 
         with SupervisorClient(folder) as client:
             yield HeldRun(client, folder, guard, interrupts, board)
@@ -220,17 +219,11 @@ def listen_for_metrics(place: str | None) -> Iterator[int | None]:
     try:
         listener = socket.create_server(address)
     except OSError as error:
-        shown = f"metrics: {address[0]}:{port}"
-        if error.errno == errno.EADDRINUSE:
-            holder = port_holder(int(port))
-            by = f" by {holder}" if holder else ""
-            raise StartError(
-                f"{shown} is already in use{by}. Stop that process, "
-                "or choose another port (--metrics)."
-            ) from None
+        holder = port_holder(int(port)) if error.errno == errno.EADDRINUSE else None
+        by = f" by {holder}" if holder else ""
         raise StartError(
-            f"{shown}: cannot listen there ({error.strerror}). "
-            "Name a free port and an address of this machine."
+            f"metrics: {address[0]}:{port}: cannot listen there ({error.strerror}{by}). "
+            "Name a free port and an address of this machine (--metrics)."
         ) from None
     with listener:
         yield listener.fileno()

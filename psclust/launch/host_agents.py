@@ -16,14 +16,15 @@ from psclust.forward.tls import PYTHON
 from psclust.launch.footprints import record_footprints
 from psclust.launch.missing_hosts import MissingHosts
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost
 from psclust.plan.encryption import is_encrypted, open_because
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.plan.task_environment import library_environment, passed
 from psclust.reach.ways import has_standing_agents, host_maker, may_be_here, tunnels_via
 from psclust.rundir.agents_file import LiveAgents, read_agents, write_agents
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.env_file import parse_env_file
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import is_read
@@ -164,19 +165,13 @@ def _say_slow_tls(replies: Mapping[str, AgentReply], say: Callable[[str], None])
 
 def _record_agents(folder: RunFolder, file: ClusterFile, started: Collection[str]) -> None:
     """Of a run that is live already, beside those that it has."""
-    earlier, agents = read_agents(folder), _agents_of(file)
-    there = {*started, *(earlier.hosts if earlier else ())}
-    hosts = tuple(host for host in agents.hosts if host in there)
-    write_agents(folder, replace(earlier or agents, hosts=hosts))
-
-
-def _agents_of(file: ClusterFile) -> LiveAgents:
-    keys = file.deadlines
-    more_s = LOGIN_S + file.lost_s
-    hosts = tuple(host.name for host in file.hosts)
-    return LiveAgents(
-        hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, file.lost_s
+    keys, more_s = file.deadlines, LOGIN_S + file.lost_s
+    agents = read_agents(folder) or LiveAgents(
+        (), granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, file.lost_s
     )
+    there = {*started, *agents.hosts}
+    hosts = tuple(host.name for host in file.hosts if host.name in there)
+    write_agents(folder, replace(agents, hosts=hosts))
 
 
 def _agent_folders(
@@ -279,5 +274,6 @@ def _loads(request: UpRequest, hosts: Iterable[str]) -> dict[str, tuple[Load, ..
 
 def _passed(file: ClusterFile) -> dict[str, str]:
     """The variables of this machine's environment that tasks on other hosts get."""
-    text = read_text(Path(file.env_file), otherwise="check the name.") if file.env_file else None
-    return passed(os.environ, file.pass_env or [], text, where=file.env_file or "env_file")
+    path = file.env_file
+    written = parse_env_file(read_text(Path(path)), path) if path is not None else {}
+    return passed(os.environ, file.pass_env or [], written)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from psclust.errors import UsageError
-from psclust.launch.host_agents import other_hosts
-from psclust.launch.live_change import LiveRun
+from psclust.errors import PsclustError, UsageError
+from psclust.launch.host_agents import other_hosts, start_host_agents
+from psclust.launch.live_change import Change, LiveRun, change_run, request_of
 from psclust.launch.missing_hosts import are_given
 from psclust.rundir.agents_file import keep_agents, read_agents
 from psclust.spec.cluster import Host
@@ -17,6 +17,7 @@ from psclust.spec.host_lists import parse_hosts
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
+    from psclust.reach.connections import Connections
 
 _FLAG = "-H"
 
@@ -92,6 +93,24 @@ def with_hosts(run: LiveRun, change: HostChange) -> ClusterFile:
     if not changed.hosts:
         raise UsageError(f"{_FLAG}: no host would be left; end the run (psclust down {name}).")
     return changed
+
+
+def change_with_hosts(
+    run: LiveRun,
+    file: ClusterFile,
+    client: SupervisorClient,
+    connections: Connections,
+    say: Callable[[str], None],
+) -> Change | None:
+    """See `change_run`: with agents on the hosts of `connections`, which join the run. Agents whose
+    hosts cannot be used after all do not stay. `say` gets lines for the user."""
+    try:
+        request = request_of(run, file)
+        joined = start_host_agents(request, run.folder, client, connections, say)
+        return change_run(run, file, client, joined)
+    except PsclustError:
+        let_hosts_go(run, connections.names, client)
+        raise
 
 
 def let_hosts_go(run: LiveRun, hosts: Sequence[str], client: SupervisorClient) -> None:

@@ -13,9 +13,9 @@ from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.live_run import refuse_another_version
 from psclust.launch.start_run import plan_run, record_plan_inputs
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost, Run, first_tasks
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare, must_save
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
@@ -27,7 +27,7 @@ from psclust.spec.job_keys import MOST_TASKS
 from psclust.spec.jobs import PS, WORKER
 from psclust.spec.problems import KeyPath, Mistakes, Origins
 from psclust.spec.program_command import ProgramKind
-from psclust.supervise.replan import PlanInputs, read_plan, read_plan_inputs
+from psclust.supervise.replan import read_plan, read_plan_inputs
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -164,16 +164,13 @@ def with_policy(file: ClusterFile, policy: str) -> ClusterFile:
 def request_of(run: LiveRun, file: ClusterFile) -> UpRequest:
     """Of the run, with another file."""
     inputs, launcher = run.inputs, run.inputs.launcher
-    layout = lay_out(file, run.lost, run.plan.hosts)
-    here = Run(run.folder.id, str(run.folder.path), inputs.job_restarts)
     return UpRequest(
         file,
-        layout,
+        lay_out(file, run.lost, run.plan.hosts),
         launcher,
         run.cluster,
         inputs.scripts,
         Origin.read(run.folder) or Origin.of(None, launcher.cwd),
-        first_tasks(file, layout, launcher, here, inputs.scripts),
         inputs.job_restarts,
     )
 

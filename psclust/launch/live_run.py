@@ -14,8 +14,8 @@ from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.start_run import claim_name, plan_run, record_plan_inputs
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost
 from psclust.plan.diff import Changes, compare, must_save
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import RunStatus

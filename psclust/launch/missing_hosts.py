@@ -12,11 +12,6 @@ from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.worker_range import least_workers
 
 
-def may_come_back(file: ClusterFile) -> bool:
-    """Whether hosts that are missing may join the run later: it does without some."""
-    return bool(file.hosts) and least_workers(file) is not None
-
-
 def are_given(file: ClusterFile) -> bool:
     """Whether the hosts are those of a batch job, or made for the run."""
     maker, batch = host_maker(file.reach_by), batch_of(file.reach_by)

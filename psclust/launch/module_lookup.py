@@ -9,6 +9,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
+from psclust.plan.script_facts import parsed, psclust_programs
 from psclust.spec.program_command import no_such_attribute
 
 # A module with one of these may define names that no statement shows.
@@ -79,25 +80,11 @@ def _missing(program: str, name: str) -> str:
 def _attribute_problem(program: str, module: str, attribute: str, source: str) -> str | None:
     if not source or any(sign in source for sign in _HIDES):
         return None
-    try:
-        tree = ast.parse(source)
-        names = list(dict.fromkeys(_bound(tree)))
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    tree = parsed(source)
+    names = list(dict.fromkeys(_bound(tree))) if tree is not None else [attribute]
     if attribute in names:
         return None
-    return no_such_attribute(program, module, attribute, list(_programs(tree)), names)
-
-
-def _programs(tree: ast.Module) -> Iterator[str]:
-    """Names bound to a `psclust.Program(...)`."""
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            called = node.value.func
-            if (
-                called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            ) == "Program":
-                yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+    return no_such_attribute(program, module, attribute, psclust_programs(source), names)
 
 
 def _source(spec: ModuleSpec) -> str:
@@ -110,10 +97,11 @@ def _source(spec: ModuleSpec) -> str:
         return ""
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
+def _bound(tree: ast.Module) -> Iterator[str]:
     """Names that a module's own statements bind, in any branch; of names inside functions and
     classes only global ones."""
-    for child in ast.iter_child_nodes(node):
+    waiting: list[ast.AST] = [tree]
+    for child in (child for node in waiting for child in ast.iter_child_nodes(node)):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child.name
             yield from (
@@ -127,4 +115,4 @@ def _bound(node: ast.AST) -> Iterator[str]:
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id
         else:
-            yield from _bound(child)
+            waiting.append(child)

@@ -18,7 +18,7 @@ from psclust.pods.file_in_pod import read_file
 from psclust.pods.job_object import RUN_VARIABLE
 from psclust.pods.names import INDEX
 from psclust.pods.pod_plan import plan_pods, with_pods
-from psclust.spec.cluster import Task
+from psclust.spec.cluster import Task, no_such_task
 from psclust.spec.spelling import nearest
 from psclust.spec.whole_number import whole_number
 from psclust.transport.server_shim import server_shim
@@ -41,10 +41,7 @@ def plan_in_pod(
     task = Task(job, _index(environ) if index is None else index)
     count = layout.job(job).job.count
     if task.index >= count:
-        raise UsageError(
-            f"{task}: {job} has {count} tasks, "
-            f"the last one is {job}:{count - 1}; indices begin at 0."
-        )
+        raise UsageError(no_such_task(task, count))
     here = HostEnvironment(
         environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()
     )

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from psclust.errors import MissingPackageError, StartError, UsageError
-from psclust.launch.board_request import board_problem
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.task_plan import TaskPlan
 from psclust.reach.batch_jobs import BatchSystem
+from psclust.spec.cluster_file import ClusterFile
 from psclust.transport.open_files import needed
 
 
@@ -32,17 +32,17 @@ def refuse_what_cannot_start(request: UpRequest, *, job_of: BatchSystem | None =
         for entry in request.layout.jobs
         for problem in _problems(request, entry, request.first_tasks[entry.name], here)
     )
-    beside = () if job_of else _problems_beside(request)
-    lines = list(dict.fromkeys(line for line in (*beside, *found) if line is not None))
+    beside = () if job_of else _problems_beside(request.file)
+    lines = list(dict.fromkeys((*beside, *found)))
     if lines:
         raise UsageError("\n".join(lines))
 
 
-def _problems_beside(request: UpRequest) -> Iterator[str | None]:
+def _problems_beside(file: ClusterFile) -> Iterator[str]:
     """Of what the supervisor runs beside the tasks."""
-    if request.file.tensorboard:
-        yield board_problem()
-    if request.file.metrics is not None and importlib.util.find_spec("prometheus_client") is None:
+    if file.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        yield str(MissingPackageError("tensorboard:", "'psclust[tensorboard]'"))
+    if file.metrics is not None and importlib.util.find_spec("prometheus_client") is None:
         yield str(MissingPackageError("metrics:", "prometheus_client"))
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from psclust.plan.cluster_layout import ClusterLayout
-from psclust.plan.coordination import coordinated, may_coordinate
+from psclust.plan.coordination import coordinated
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.script_facts import ScriptFacts, imported_modules, read_facts
 from psclust.spec.cluster_file import ClusterFile, ClusterText
@@ -25,11 +26,10 @@ def read_scripts(
     file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]
 ) -> dict[str, ScriptFacts]:
     """Job -> facts about its Python program, for programs whose source can be read."""
-    sources = _sources_of_jobs(file, layout, environ)
-    facts = {id(found): read_facts(found) for found in sources.values()}
+    facts = cache(read_facts)
     return {
-        job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job)))
-        for job, found in sources.items()
+        job: replace(facts(found), hides=_hidden_module(file, layout.job(job)))
+        for job, found in _sources_of_jobs(file, layout, environ).items()
     }
 
 
@@ -39,12 +39,7 @@ def suited_to_script(text: ClusterText) -> tuple[ClusterText, str | None]:
     if name is None:
         return text, None
     python_path = str(text.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
-    sources = sources_of(name, Path(text.cwd or "."), python_path)
-    return (
-        coordinated(text, name, read_facts(sources))
-        if may_coordinate(text, sources)
-        else (text, None)
-    )
+    return coordinated(text, name, sources_of(name, Path(text.cwd or "."), python_path))
 
 
 def source_text(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> str | None:
@@ -57,25 +52,19 @@ def source_text(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, 
 
 def _sources_of_jobs(
     file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]
-) -> dict[str, list[str]]:
-    """By job; jobs that run the same program in the same place share one list."""
-    known: dict[tuple[str, str, str], list[str]] = {}
+) -> dict[str, tuple[str, ...]]:
+    """By job."""
+    read = cache(sources_of)  # most jobs run the same program in the same place
     found = {}
     for entry in layout.jobs:
         program = entry.python_source(file)
         if program is None:
             continue
-        folder = entry.job.cwd or file.cwd or "."
-        python_path = str(
-            entry.job.env.get(
-                "PYTHONPATH", file.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))
-            )
-        )
-        key = (program, folder, python_path)
-        if key not in known:
-            known[key] = sources_of(program, Path(folder), python_path)
-        if known[key]:
-            found[entry.name] = known[key]
+        env: Mapping[str, object] = {**environ, **file.env, **entry.job.env}
+        folder = Path(entry.job.cwd or file.cwd or ".")
+        sources = read(program, folder, str(env.get("PYTHONPATH", "")))
+        if sources:
+            found[entry.name] = sources
     return found
 
 
@@ -106,7 +95,7 @@ def _home(program: str, folder: Path) -> Path:
     return folder if program.startswith("-m ") else Path(os.path.realpath(folder / program)).parent
 
 
-def sources_of(program: str, folder: Path, python_path: str) -> list[str]:
+def sources_of(program: str, folder: Path, python_path: str) -> tuple[str, ...]:
     """Of a script or `-m module` in `folder`, and of the modules beside it that it imports; none if
     it cannot be read."""
     more = [folder / entry for entry in python_path.split(os.pathsep) if entry]
@@ -117,7 +106,7 @@ def sources_of(program: str, folder: Path, python_path: str) -> list[str]:
     else:
         path = folder / program
         roots = [_home(program, folder), *more]
-    return list(_sources(path, roots)) if path is not None else []
+    return tuple(_sources(path, roots)) if path is not None else ()
 
 
 def _sources(first: Path, roots: Sequence[Path]) -> Iterator[str]:

@@ -18,8 +18,8 @@ from psclust.launch.job_runs import job_folder
 from psclust.launch.missing_hosts import MissingHosts
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost, reached
-from psclust.plan.cluster_layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.plan_inputs import RemoteHost
 from psclust.plan.task_environment import planned_with
 from psclust.plan.task_plan import Plan
 from psclust.plan.variables_home import follow
@@ -32,7 +32,7 @@ from psclust.rundir.old_runs import prune_beyond_limit
 from psclust.rundir.origin import Origin
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
-from psclust.supervise.replan import PlanInputs, write_plan_inputs
+from psclust.supervise.replan import write_plan_inputs
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -122,10 +122,13 @@ def plan_run(
 ) -> Plan:
     """The plan, with ports reserved on the hosts. live: the plan of a run that is to be changed,
     whose tasks stay where they are."""
-    layout = request.layout if live is None else lay_out(request.file, live.lost, live.hosts)
-    layout = reached(layout, remote_hosts)
+    inputs = request.inputs(remote_hosts)
+    if live is None:
+        layout = inputs.reached(request.layout)
+    else:
+        layout = inputs.lay_out(live.lost, live.hosts)
     ports = client.reserve(layout.port_requests(request.file.ports))
-    plan = request.plan(folder, ports, remote_hosts, layout)
+    plan = build_plan(inputs, layout, Run.of(folder), ports)
     return plan if live is None else follow(live, plan)
 
 
@@ -134,7 +137,5 @@ def record_plan_inputs(
 ) -> None:
     """What a plan with other counts, or without one of these hosts, is made of. Raises
     StartError."""
-    launcher = request.launcher
-    known = replace(launcher, environ=planned_with(launcher.environ))
-    inputs = PlanInputs(request.file, request.scripts, remote_hosts, known, request.job_restarts)
-    write_plan_inputs(folder, inputs)
+    launcher = replace(request.launcher, environ=planned_with(request.launcher.environ))
+    write_plan_inputs(folder, replace(request.inputs(remote_hosts), launcher=launcher))

@@ -3,14 +3,12 @@ source."""
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from psclust.errors import UsageError
 from psclust.launch.program_sources import sources_of
-from psclust.plan.script_facts import CLASSIC_FLAGS, flag_name, read_facts
+from psclust.plan.script_facts import CLASSIC_FLAGS, flag_name, psclust_programs, read_facts
 from psclust.spec.jobs import COORDINATOR
 from psclust.spec.starter_file import Starter
 
@@ -24,50 +22,28 @@ def look_at(name: str, script: str) -> tuple[Starter, str]:
             f"--from {script}: there is no such file here, or it cannot be read; "
             "name a Python script."
         )
-    program, facts = _psclust_program(sources[0]), read_facts(sources)
-    if program is not None:
-        module = Path(script).with_suffix("").as_posix().replace("/", ".")
-        return Starter(
-            name, f"{module}:{program}"
-        ), f"{script} makes a psclust.Program: in-graph or between-graph is one word in the file"
-    if facts.coordinates and not facts.starts_servers:
-        return Starter(
-            name, script, replication=COORDINATOR
-        ), f"{script} coordinates workers: its chief alone runs it (replication: {COORDINATOR})"
+    facts, programs = read_facts(sources), psclust_programs(sources[0])
     classic = [flag for flag in facts.flags if flag_name(flag) in CLASSIC_FLAGS]
-    if len(classic) == len(CLASSIC_FLAGS) and not facts.reads_tf_config:
-        return Starter(
-            name, script, role_by="flags"
-        ), f"{script} defines {', '.join(facts.flags)}: each task gets them (role_by: flags)"
-    if len(classic) > 1:
+    role_by = replication = None
+    if programs:
+        why = "makes a psclust.Program: in-graph or between-graph is one word in the file"
+        module = Path(script).with_suffix("").as_posix().replace("/", ".")
+        return Starter(name, f"{module}:{programs[0]}"), f"{script} {why}"
+    if facts.coordinates and not facts.starts_servers:
+        replication = COORDINATOR
+        why = f"coordinates workers: its chief alone runs it (replication: {COORDINATOR})"
+    elif len(classic) == len(CLASSIC_FLAGS) and not facts.reads_tf_config:
+        role_by = "flags"
+        why = f"defines {', '.join(facts.flags)}: each task gets them (role_by: flags)"
+    elif len(classic) > 1:
         # `flags` would also give those that it does not know.
         what = ", ".join(facts.flags) + (" and reads TF_CONFIG" if facts.reads_tf_config else "")
-        return Starter(
-            name, script
-        ), f"{script} defines {what}: each task gets that (role_by: auto)"
-    if facts.may_read_role:
-        return Starter(
-            name, script, role_by="tf_config"
-        ), f"{script} reads its role from TF_CONFIG: each task gets it (role_by: tf_config)"
-    flags = ", ".join(f"--{flag}" for flag in CLASSIC_FLAGS)
-    return Starter(
-        name, script
-    ), f"{script} defines none of {flags} and does not read TF_CONFIG; see role_by in the file"
-
-
-def _psclust_program(source: str) -> str | None:
-    """The first variable of the module that is made by calling `Program`."""
-    try:
-        body: Sequence[ast.stmt] = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    for node in body:
-        if not (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and isinstance(node.targets[0], ast.Name)
-        ):
-            continue
-        if ast.unparse(node.value.func) in ("Program", "psclust.Program"):
-            return node.targets[0].id
-    return None
+        why = f"defines {what}: each task gets that (role_by: auto)"
+    elif facts.may_read_role:
+        role_by = "tf_config"
+        why = "reads its role from TF_CONFIG: each task gets it (role_by: tf_config)"
+    else:
+        flags = ", ".join(f"--{flag}" for flag in CLASSIC_FLAGS)
+        why = f"defines none of {flags} and does not read TF_CONFIG; see role_by in the file"
+    starter = Starter(name, script, role_by=role_by, replication=replication)
+    return starter, f"{script} {why}"

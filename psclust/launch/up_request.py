@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from psclust.agent.addresses import every_own_address
 from psclust.launch.default_file import default_name, unread_file
 from psclust.launch.program_sources import read_scripts, suited_to_script
-from psclust.plan.build_plan import RemoteHost, Run, build_plan, first_tasks
+from psclust.plan.build_plan import Run, build_plan, first_tasks
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.encryption import is_encrypted
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -22,18 +25,16 @@ from psclust.reach.ways import batch_system, find_hosts
 from psclust.rundir.folder import ClusterFolder, RunFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
-from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile, ClusterText
-from psclust.spec.found_hosts import FindHosts, FoundHosts
+from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override, load
 from psclust.transport.server_shim import server_shim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpRequest:
     """file: the cluster file with the flags laid over it; scripts: facts about each job's program;
-    first_tasks: see `psclust.plan.build_plan.first_tasks`; job_restarts: see
-    `psclust.plan.build_plan.Run`."""
+    job_restarts: see `psclust.plan.build_plan.PlanInputs`."""
 
     file: ClusterFile
     layout: ClusterLayout
@@ -41,34 +42,29 @@ class UpRequest:
     cluster: ClusterFolder
     scripts: Mapping[str, ScriptFacts]
     origin: Origin
-    first_tasks: Mapping[str, TaskPlan]
     job_restarts: int = 0
 
-    def plan(
-        self,
-        folder: RunFolder | None,
-        ports: Mapping[Task, int],
-        remote_hosts: Mapping[str, RemoteHost] | None = None,
-        layout: ClusterLayout | None = None,
-    ) -> Plan:
-        """See `psclust.plan.build_plan.build_plan`. folder: the run's, None before it has one.
-        layout: another one than its own, of a run that has lost hosts."""
-        return build_plan(
-            self.file,
-            layout or self.layout,
-            self.launcher,
-            _run(self.cluster, folder, self.job_restarts),
-            ports,
-            scripts=self.scripts,
-            remote_hosts=remote_hosts,
-        )
+    @cached_property
+    def first_tasks(self) -> Mapping[str, TaskPlan]:
+        """See `psclust.plan.build_plan.first_tasks`."""
+        return first_tasks(self.inputs(), self.layout, self._run)
+
+    @property
+    def _run(self) -> Run:
+        """Before there is one."""
+        return Run.of(RunFolder(self.cluster.path / "<run>"))
+
+    def inputs(self, remote_hosts: Mapping[str, RemoteHost] = MappingProxyType({})) -> PlanInputs:
+        """What its plans are made of. remote_hosts: those with an agent."""
+        return PlanInputs(self.file, self.scripts, remote_hosts, self.launcher, self.job_restarts)
 
     def plan_before_start(self) -> Plan:
         """Without the ports that psclust chooses and what only other hosts know."""
         layout = self.layout
         if self.file.hosts and is_encrypted(self.file, layout):
-            layout = layout.reached_at({host.name: "127.0.0.1" for host in self.file.hosts}, {})
-        return self.plan(None, layout.fixed_ports(self.file.ports), layout=layout)
+            local = {host.name: "127.0.0.1" for host in self.file.hosts}
+            layout = replace(layout, addresses=local)
+        return build_plan(self.inputs(), layout, self._run, layout.fixed_ports(self.file.ports))
 
 
 def read_request(
@@ -78,7 +74,6 @@ def read_request(
     *,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = find_hosts,
-    hosts_of: Callable[[ClusterText], FoundHosts] | None = None,
     array_task: str | None = None,
 ) -> UpRequest:
     """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`.
@@ -89,7 +84,6 @@ def read_request(
         default_name=default_name(path),
         rules=rules,
         find_hosts=find_hosts,
-        hosts_of=hosts_of,
         suit=suited_to_script if path else _suited_without_file,
         array_task=array_task or batch_system().array_task(os.environ),
     )
@@ -105,14 +99,8 @@ def read_request(
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)
     restarts = batch_system().restarts(os.environ)
-    first = first_tasks(file, layout, launcher, _run(cluster, None, restarts), scripts)
     origin = Origin.of(path, launcher.cwd)
-    return UpRequest(file, layout, launcher, cluster, scripts, origin, first, restarts)
-
-
-def _run(cluster: ClusterFolder, folder: RunFolder | None, restarts: int) -> Run:
-    folder = folder or RunFolder(cluster.path / "<run>")
-    return Run(folder.id, str(folder.path), restarts)
+    return UpRequest(file, layout, launcher, cluster, scripts, origin, restarts)
 
 
 def _suited_without_file(text: ClusterText) -> tuple[ClusterText, str | None]:

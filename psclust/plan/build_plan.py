@@ -12,6 +12,7 @@ from psclust.plan.admitted import admitted
 from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.plan_notes import hidden_notes, host_notes
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
@@ -19,6 +20,7 @@ from psclust.plan.script_flags import RoleBy, decide
 from psclust.plan.summary_folder import chief_of, summary_folder
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, When
+from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import ClusterSpec, Task, render_tf_config
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import Job
@@ -31,50 +33,29 @@ from psclust.spec.worker_range import least_workers
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Id and folder of the run that a plan is for. job_restarts: how often the batch job around it
-    has been started again."""
+    """Id and folder of the run that a plan is for."""
 
     id: str
     folder: str
-    job_restarts: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class RemoteHost:
-    """A host with an agent: what tasks inherit there, the run's folder, and the address at which
-    others reach it. forwarder: where its forwarder is reached by the others', if the run is
-    encrypted; then the address is 127.0.0.1."""
-
-    environment: HostEnvironment
-    folder: str
-    address: str
-    forwarder: str | None = None
-
-
-def reached(layout: ClusterLayout, hosts: Mapping[str, RemoteHost]) -> ClusterLayout:
-    """The layout with the addresses of these hosts."""
-    return layout.reached_at(
-        {name: host.address for name, host in hosts.items()},
-        {name: host.forwarder for name, host in hosts.items()},
-    )
+    @classmethod
+    def of(cls, folder: RunFolder) -> Run:
+        return cls(folder.id, str(folder.path))
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    file: ClusterFile
+    inputs: PlanInputs
     host: HostEnvironment
     run: Run
     layout: ClusterLayout
     cluster: ClusterSpec
     role_by: Mapping[str, RoleBy]
-    remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
-    scripts: Mapping[str, ScriptFacts]
-    launcher_addresses: tuple[str, ...]
 
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
-        host = self.remote_hosts.get(self.layout.hosts[task].name)
+        host = self.inputs.remote_hosts.get(self.layout.hosts[task].name)
         return (
             replace(self, host=host.environment, run=replace(self.run, folder=host.folder))
             if host
@@ -83,19 +64,12 @@ class _Request:
 
 
 def build_plan(
-    file: ClusterFile,
-    layout: ClusterLayout,
-    launcher: HostEnvironment,
-    run: Run,
-    ports: Mapping[Task, int],
-    *,
-    scripts: Mapping[str, ScriptFacts] | None = None,
-    remote_hosts: Mapping[str, RemoteHost] | None = None,
+    inputs: PlanInputs, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]
 ) -> Plan:
-    """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of
-    each job's Python program, if its source can be read. `remote_hosts`: the hosts with an agent,
-    by name; none if all tasks run on this machine."""
-    request = _request(file, layout, launcher, run, ports, scripts or {}, remote_hosts or {})
+    """`layout`: of `inputs`, with the addresses of hosts. `ports`: the reserved port of each task;
+    a missing one reads `auto`."""
+    request = _request(inputs, layout, run, ports)
+    file = inputs.file
     tasks = _with_summaries(
         request,
         [
@@ -112,9 +86,10 @@ def build_plan(
         notes=(
             *([file.suited] if file.suited else ()),
             *dict.fromkeys(each.note for each in request.role_by.values() if each.note),
-            *hidden_notes(request.scripts, preload=file.preload),
+            *hidden_notes(inputs.scripts, preload=file.preload),
             *host_notes(
-                launcher, {name: host.environment for name, host in request.remote_hosts.items()}
+                inputs.launcher,
+                {name: host.environment for name, host in inputs.remote_hosts.items()},
             ),
         ),
         lost=layout.lost,
@@ -125,43 +100,22 @@ def build_plan(
     )
 
 
-def first_tasks(
-    file: ClusterFile,
-    layout: ClusterLayout,
-    launcher: HostEnvironment,
-    run: Run,
-    scripts: Mapping[str, ScriptFacts],
-) -> dict[str, TaskPlan]:
+def first_tasks(inputs: PlanInputs, layout: ClusterLayout, run: Run) -> dict[str, TaskPlan]:
     """Job -> its first task, as far as it is known before ports and other hosts are: what is
     checked, and loaded, before there is a plan."""
-    request = _request(file, layout, launcher, run, layout.fixed_ports(file.ports), scripts, {})
+    request = _request(inputs, layout, run, layout.fixed_ports(inputs.file.ports))
     return {entry.name: _task_plan(request, entry, entry.tasks[0]) for entry in layout.jobs}
 
 
 def _request(
-    file: ClusterFile,
-    layout: ClusterLayout,
-    launcher: HostEnvironment,
-    run: Run,
-    ports: Mapping[Task, int],
-    scripts: Mapping[str, ScriptFacts],
-    remote_hosts: Mapping[str, RemoteHost],
+    inputs: PlanInputs, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]
 ) -> _Request:
-    layout = reached(layout, remote_hosts)
+    role_by = {
+        entry.name: decide(inputs.file, entry, inputs.scripts.get(entry.name), layout.jobs)
+        for entry in layout.jobs
+    }
     return _Request(
-        file,
-        launcher,
-        run,
-        layout,
-        layout.cluster_spec(ports),
-        {
-            entry.name: decide(file, entry, scripts.get(entry.name), layout.jobs)
-            for entry in layout.jobs
-        },
-        remote_hosts,
-        ports,
-        scripts,
-        launcher.addresses,
+        inputs, inputs.launcher, run, layout, layout.cluster_spec(ports), role_by, ports
     )
 
 
@@ -181,15 +135,14 @@ def _deadlines(file: ClusterFile) -> Deadlines:
 
 
 def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
-    file, here, job = request.file, request.host, entry.job
-    address = request.cluster.address(task)
+    file, here, job = request.inputs.file, request.host, entry.job
     # A remote host has resolved `python:` itself.
-    python = job.python or (here.python if request.remote_hosts else file.python or here.python)
+    own = here.python if request.inputs.remote_hosts else file.python or here.python
+    python = job.python or own
     free_port = request.ports.get(extra_port(task)) if entry.free_port else None
     values = placeholder_values(
         request.cluster,
         task,
-        address,
         name=file.name,
         run_dir=request.run.folder,
         free_port=free_port,
@@ -199,7 +152,7 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     return TaskPlan(
         task=task,
         host=request.layout.hosts[task].name,
-        address=address,
+        address=request.cluster.address(task),
         argv=tuple(fill(word, values, where=f"jobs.{task.job}: args") for word in argv)
         if entry.program
         else argv,
@@ -223,8 +176,8 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
 
 def _folder(request: _Request, job: Job) -> str:
     """The working folder; on a remote host a relative one is below the folder of the program."""
-    chosen = job.cwd or request.file.cwd
-    if chosen is None or not request.remote_hosts:
+    chosen = job.cwd or request.inputs.file.cwd
+    if chosen is None or not request.inputs.remote_hosts:
         return chosen or request.host.cwd
     return os.path.join(request.host.cwd, chosen)
 
@@ -232,7 +185,7 @@ def _folder(request: _Request, job: Job) -> str:
 def _command(
     request: _Request, entry: JobPlan, task: Task, python: str
 ) -> tuple[tuple[str, ...], Preload | None]:
-    file, job, program = request.file, entry.job, entry.program
+    file, job, program = request.inputs.file, entry.job, entry.program
     if program is None:
         return _server_command(request, entry, task, python)
     args = [
@@ -240,7 +193,7 @@ def _command(
         *request.role_by[entry.name].flags,
         *job.task_args.get(task.index, []),
     ]
-    facts = request.scripts.get(entry.name, ScriptFacts())
+    facts = request.inputs.scripts.get(entry.name, ScriptFacts())
     preload: Preload | None = None
     if file.preload and facts.hides is None and program.is_forkable(args):
         preload = (
@@ -252,7 +205,7 @@ def _command(
 def _differs(request: _Request, entry: JobPlan, task: Task, load: Preload) -> bool:
     """Whether the task has its own value for a variable that fork servers read; then it is
     executed, because no other task could share its fork server."""
-    shared = [*request.file.env.items(), *entry.job.env.items()]
+    shared = [*request.inputs.file.env.items(), *entry.job.env.items()]
     own = [
         *entry.job.task_env.get(task.index, {}),
         *(name for name, value in shared if any(placeholders(str(value)))),
@@ -268,18 +221,18 @@ def _server_command(
         if entry.job.server == "python"
         else "psclust.runtime.bare_server"
     )
-    cluster = elastic.known_cluster(request.file, entry, request.cluster, task)
+    cluster = elastic.known_cluster(request.inputs.file, entry, request.cluster, task)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
     flags = ["--cluster", cluster, "--job", task.job, "--task", str(task.index)]
     if entry.job.device_count is not None:
         flags += ["--device-count", str(entry.job.device_count)]
-    return (python, "-m", module, *flags), preload if request.file.preload else None
+    return (python, "-m", module, *flags), preload if request.inputs.file.preload else None
 
 
 def _environment(
     request: _Request, entry: JobPlan, task: Task, values: PlaceholderValues
 ) -> dict[str, str]:
-    file, job, program = request.file, entry.job, entry.program
+    file, job, program = request.inputs.file, entry.job, entry.program
     env = task_environment.task_environment(
         request.host,
         elastic.known_cluster(file, entry, request.cluster, task),
@@ -291,13 +244,13 @@ def _environment(
         gpus=_gpus(request, entry, task),
         # Those of this machine say nothing about another host.
         allowed_gpus=request.host.environ.get("CUDA_VISIBLE_DEVICES", "")
-        if request.remote_hosts or not file.hosts
+        if request.inputs.remote_hosts or not file.hosts
         else "",
     )
     hosts = request.layout.hosts
     beside = sum(other.job == task.job and hosts[other] == hosts[task] for other in hosts)
     env |= task_environment.share_of_host(request.host, beside)
-    if request.remote_hosts:
+    if request.inputs.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)
     ports = job.ports or file.ports
     # Between-graph workers connect and do not listen.
@@ -314,8 +267,8 @@ def _environment(
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()
         env |= task_environment.pace_environment(file)
-        if request.run.job_restarts:
-            env["PSCLUST_JOB_ATTEMPT"] = str(request.run.job_restarts + 1)
+        if request.inputs.job_restarts:
+            env["PSCLUST_JOB_ATTEMPT"] = str(request.inputs.job_restarts + 1)
     if request.role_by[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):
@@ -329,19 +282,19 @@ def _environment(
 
 
 def _admitted(request: _Request, task: Task) -> tuple[str, ...]:
-    file, layout = request.file, request.layout
-    if any(host.forwarder for host in request.remote_hosts.values()):
+    file, layout = request.inputs.file, request.layout
+    if any(host.forwarder for host in request.inputs.remote_hosts.values()):
         # Forwarders connect from 127.0.0.1, so that hosts may join a run while it is live.
         return tuple(file.admit)
     addresses = {
         name: (host.address, *host.environment.addresses)
-        for name, host in request.remote_hosts.items()
+        for name, host in request.inputs.remote_hosts.items()
         # A change of these would restart servers that live on.
         if name not in layout.lost or file.is_elastic
     } or {host.name: (host.name,) for host in file.hosts}
     # Somebody drives bare servers from elsewhere, most likely from where they were started.
     driven = addresses and not any(entry.program for entry in layout.jobs)
-    others = [*file.admit, *(request.launcher_addresses if driven else ())]
+    others = [*file.admit, *(request.inputs.launcher.addresses if driven else ())]
     return admitted(layout.hosts[task].name, addresses, others)
 
 
@@ -360,7 +313,7 @@ def _gpus(request: _Request, entry: JobPlan, task: Task) -> range | None:
 
 
 def _restart(request: _Request, entry: JobPlan) -> RestartPolicy:
-    chosen = entry.job.restart or request.file.restart
+    chosen = entry.job.restart or request.inputs.file.restart
     default: When = "failure" if entry.program is None or entry.role == "side" else "signal"
     return RestartPolicy(
         chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff
@@ -369,10 +322,10 @@ def _restart(request: _Request, entry: JobPlan) -> RestartPolicy:
 
 def _with_summaries(request: _Request, tasks: list[TaskPlan]) -> list[TaskPlan]:
     """On other hosts, TensorBoard's files are not where it runs."""
-    chief = chief_of(tasks)
-    if not request.file.tensorboard or not request.remote_hosts or chief is None:
+    chief, board = chief_of(tasks), request.inputs.file.tensorboard
+    if not board or not request.inputs.remote_hosts or chief is None:
         return tasks
-    folder = summary_folder(request.file.tensorboard, chief, request.at(chief.task).run.folder)
+    folder = summary_folder(board, chief, request.at(chief.task).run.folder)
     return [replace(entry, summaries=folder) if entry is chief else entry for entry in tasks]
 
 

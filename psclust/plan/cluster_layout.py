@@ -37,12 +37,6 @@ class ClusterLayout:
     addresses: Mapping[str, str] = field(default_factory=dict)
     forwarders: Mapping[str, str | None] = field(default_factory=dict)
 
-    def reached_at(
-        self, addresses: Mapping[str, str], forwarders: Mapping[str, str | None]
-    ) -> ClusterLayout:
-        """The same with these addresses of hosts."""
-        return replace(self, addresses=addresses, forwarders=forwarders)
-
     @property
     def tasks(self) -> list[Task]:
         return [task for entry in self.jobs for task in entry.tasks]
@@ -105,10 +99,7 @@ class ClusterLayout:
 
     def _request(self, name: Task, task: Task, wanted: str) -> PortRequest:
         on = self.hosts[task].name
-        return PortRequest(name, self.advertised(task), wanted, on, self._forwarder(task))
-
-    def _forwarder(self, task: Task) -> str | None:
-        return self.forwarders.get(self.hosts[task].name)
+        return PortRequest(name, self.advertised(task), wanted, on, self.forwarders.get(on))
 
 
 def lay_out(

@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from psclust.plan.script_facts import COORDINATING, ScriptFacts
+from psclust.plan.script_facts import COORDINATING, read_facts
 from psclust.spec.cluster_file import ClusterText
 from psclust.spec.job_keys import Job
 from psclust.spec.jobs import CHIEF, COORDINATOR, PS, WORKER, is_chief, is_observer
 
 
-def may_coordinate(text: ClusterText, sources: Iterable[str]) -> bool:
-    """Whether the sources are worth parsing."""
-    return _is_open(text) and any(word in source for source in sources for word in COORDINATING)
-
-
-def coordinated(text: ClusterText, name: str, facts: ScriptFacts) -> tuple[ClusterText, str | None]:
+def coordinated(
+    text: ClusterText, name: str, sources: Sequence[str]
+) -> tuple[ClusterText, str | None]:
     """The file as its script `name` needs it, and a sentence about what was changed: `replication:
     coordinator` with a chief, or the chief alone where the script starts the servers of ps and
-    workers itself. None if the file stays as it is."""
-    if not facts.coordinates or not _is_open(text):
+    workers itself. None if the file stays as it is. sources: of the script and of what it
+    imports."""
+    if not _is_open(text) or not any(word in each for each in sources for word in COORDINATING):
+        return text, None
+    facts = read_facts(sources)
+    if not facts.coordinates:
         return text, None
     chief = next((job for job in text.jobs if is_chief(job)), None)
     if not facts.starts_servers:

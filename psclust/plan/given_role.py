@@ -3,7 +3,7 @@ gives only the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,8 @@ from psclust.spec.placeholders import Placeholder, placeholders, texts_of_job
 Part = Literal["job_name", "task_index", "addresses"]
 WHO: frozenset[Part] = frozenset({"job_name", "task_index"})
 EVERY_PART: frozenset[Part] = WHO | {"addresses"}
+# Name of a flag, or of a placeholder -> its part.
+_PART: Mapping[str, Part] = {"job_name": "job_name", "task_index": "task_index"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class GivenRole:
 
 def given_role(file: ClusterFile, entry: JobPlan, jobs: Sequence[JobPlan]) -> GivenRole:
     """`jobs`: all of the plan, `entry` among them."""
-    texts = texts_of_job(file, entry.job)
+    texts = [text for _, text in texts_of_job(file, entry.name, entry.job)]
     names = {
         name for env in (file.env, entry.job.env, *entry.job.task_env.values()) for name in env
     }
@@ -61,8 +63,7 @@ def given_role(file: ClusterFile, entry: JobPlan, jobs: Sequence[JobPlan]) -> Gi
 
 
 def parts_of_flags(names: Iterable[str]) -> frozenset[Part]:
-    parts: dict[str, Part] = {"job_name": "job_name", "task_index": "task_index"}
-    return frozenset("addresses" if is_hosts_flag(name) else parts[name] for name in names)
+    return frozenset("addresses" if is_hosts_flag(name) else _PART[name] for name in names)
 
 
 def _parts(placeholder: Placeholder) -> frozenset[Part]:
@@ -72,13 +73,8 @@ def _parts(placeholder: Placeholder) -> frozenset[Part]:
         return frozenset({"addresses"})
     if not placeholder.is_own:
         return frozenset()
-    own: dict[str, frozenset[Part]] = {
-        "job_name": frozenset({"job_name"}),
-        "task_index": frozenset({"task_index"}),
-    }
-    return own.get(
-        placeholder.name, EVERY_PART
-    )  # its own address, by which it finds itself in a list
+    # By its own address a task finds itself in a list.
+    return frozenset({_PART[placeholder.name]}) if placeholder.name in _PART else EVERY_PART
 
 
 def _perhaps(same: Sequence[JobPlan]) -> Iterator[Part]:

@@ -68,7 +68,7 @@ def plan_jobs(file: ClusterFile) -> tuple[JobPlan, ...]:
             decides=name in deciders,
             free_port=any(
                 found.name == FREE_PORT
-                for text in texts_of_job(file, jobs[name])
+                for _, text in texts_of_job(file, name, jobs[name])
                 for found in placeholders(text)
             ),
         )

@@ -32,7 +32,7 @@ class PlaceholderValues:
                 self.plain.get(placeholder.name) if placeholder.name.endswith("_hosts") else None
             )
             return None if joined is None else joined.replace(",", placeholder.argument)
-        address = self.cluster.address(Task(*placeholder.task))
+        address = self.cluster.address(placeholder.task)
         if address is None:
             return None
         host, _, port = address.rpartition(":")
@@ -64,22 +64,22 @@ def fill(text: str, values: PlaceholderValues, *, where: str) -> str:
 def placeholder_values(
     cluster: ClusterSpec,
     task: Task,
-    address: str | None,
     *,
     name: str,
     run_dir: str,
-    free_port: int | None = None,
-    array_task: str | None = None,
+    free_port: int | None,
+    array_task: str | None,
 ) -> PlaceholderValues:
     """Of `task`. `{ps_hosts}`, `{worker_hosts}` and `{chief_hosts}` are empty if the cluster has no
     such job."""
-    host, _, port = (address or "").rpartition(":")
+    address = cluster.address(task) or ""
+    host, _, port = address.rpartition(":")
     plain = {f"{job}_hosts": "" for job in USUAL_JOBS}
     plain |= {f"{job}_hosts": ",".join(addresses) for job, addresses in cluster.jobs.items()}
     plain |= {
         "job_name": task.job,
         "task_index": str(task.index),
-        "address": address or "",
+        "address": address,
         "host": host,
         "port": port,
         "tf_config": render_tf_config(cluster, task),

@@ -55,46 +55,59 @@ class ScriptFacts:
 def read_facts(sources: Iterable[str]) -> ScriptFacts:
     """The facts of a program with these sources, of its script and of imported modules. A source
     that does not parse adds none."""
+    sources = list(sources)
+    modules = [_nodes(source) for source in sources]
     flags: dict[str, str] = {}
-    reads = may_read = names_keras = coordinates = starts_servers = False
-    every: set[str] = set()
-    for source in sources:
-        names_keras = names_keras or re.search(r"\bkeras\b", source) is not None
-        try:
-            nodes = list(ast.walk(ast.parse(source)))
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        for spelled in _defined(nodes):
-            flags.setdefault(
-                flag_name(spelled), spelled if spelled.startswith("-") else f"--{spelled}"
-            )
-        names = {name for node in nodes for name in _names(node)}
-        every |= names
-        coordinates = coordinates or any(map(_coordinates, nodes))
-        starts_servers = starts_servers or any(map(_is_server, nodes))
-        reads = reads or bool(names & _READERS) or _reads_variable(nodes)
-        may_read = may_read or any(
-            text.startswith("PSCLUST_") for node in nodes for text in _text(node)
-        )
-    found = tuple(flags[name] for name in sorted(flags, key=_position))
-    if every & _NOT_COORDINATING or (
-        "tensorflow.compat.v1" in every and "ClusterCoordinator" not in every
-    ):
-        coordinates = False
-    # A script that makes a cluster of its own gives that to its strategy.
-    own_cluster = starts_servers and _OWN_RESOLVER in every
-    may_read = may_read or bool(
-        every & (_MAY_READ - {"ParameterServerStrategy"} if own_cluster else _MAY_READ)
+    for spelled in (flag for module in modules for flag in _defined(module)):
+        flags.setdefault(flag_name(spelled), spelled if spelled.startswith("-") else f"--{spelled}")
+    nodes = [node for module in modules for node in module]
+    names = {name for node in nodes for name in _names(node)}
+    reads = bool(names & _READERS) or _reads_variable(nodes)
+    every_task_runs_it = names & _NOT_COORDINATING or (
+        "tensorflow.compat.v1" in names and "ClusterCoordinator" not in names
     )
+    starts_servers = any(map(_is_server, nodes))
+    # A script that makes a cluster of its own gives that to its strategy.
+    own_cluster = starts_servers and _OWN_RESOLVER in names
+    may_read = _MAY_READ - {"ParameterServerStrategy"} if own_cluster else _MAY_READ
     return ScriptFacts(
-        found,
-        reads,
-        may_read or reads,
-        bool(every & _CLUSTER),
-        names_keras=names_keras,
-        coordinates=coordinates,
+        tuple(flags[name] for name in sorted(flags, key=_position)),
+        reads_tf_config=reads,
+        may_read_role=reads
+        or bool(names & may_read)
+        or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node)),
+        builds_cluster=bool(names & _CLUSTER),
+        names_keras=any(re.search(r"\bkeras\b", source) for source in sources),
+        coordinates=not every_task_runs_it and any(map(_coordinates, nodes)),
         starts_servers=starts_servers,
     )
+
+
+def parsed(source: str) -> ast.Module | None:
+    """None for a source that does not parse."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _nodes(source: str) -> list[ast.AST]:
+    tree = parsed(source)
+    return [] if tree is None else list(ast.walk(tree))
+
+
+def psclust_programs(source: str) -> list[str]:
+    """Names that a module's own statements bind to a `psclust.Program(...)`."""
+    tree = parsed(source)
+    return [
+        target.id
+        for node in (tree.body if tree is not None else ())
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and _called(node.value) == "Program"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
 
 
 def _position(name: str) -> int:
@@ -120,12 +133,8 @@ def flag_name(spelled: str) -> str:
 def imported_modules(source: str) -> list[str]:
     """Dotted names of the modules a source may import: `a.b` and `a.b.c` for `from a.b import c`;
     relative ones begin with dots."""
-    try:
-        nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError, RecursionError):
-        return []
     found: list[str] = []
-    for node in nodes:
+    for node in _nodes(source):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

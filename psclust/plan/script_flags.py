@@ -12,6 +12,7 @@ from psclust.plan.job_plan import JobPlan
 from psclust.plan.script_facts import CLASSIC_FLAGS, ScriptFacts, flag_name, is_hosts_flag
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.jobs import is_chief, is_observer
+from psclust.spec.plurals import joined
 from psclust.spec.program_command import ProgramCommand
 
 _ENOUGH = 2  # a single flag may be the script's own
@@ -148,7 +149,7 @@ def _explain(
     who: str,
 ) -> RoleBy:
     """`learnt`: None for one task alone, which needs no role."""
-    flags = _and([flag.partition("=")[0] for flag in role_by.flags])
+    flags = joined([flag.partition("=")[0] for flag in role_by.flags])
     note = hint = None
     if role_by.flags and role_by.tf_config:
         note = f"{name} defines {flags} and reads TF_CONFIG: {who} gets both (role_by: auto)."
@@ -191,7 +192,7 @@ def _gaps(it: str, facts: ScriptFacts, given: GivenRole, learnt: frozenset[Part]
         if part not in (learnt | given.perhaps if given.who else learnt)
     ]
     if missing:
-        names = _and([f"--{part}" for part in missing])
+        names = joined([f"--{part}" for part in missing])
         others = " ".join(
             f"--task_id={{{part}}}" if part == "task_index" else f"--job={{{part}}}"
             for part in missing
@@ -206,13 +207,13 @@ def _gaps(it: str, facts: ScriptFacts, given: GivenRole, learnt: frozenset[Part]
         and given.without_addresses
         and (facts.builds_cluster or not given.who)
     ):
-        own = _and([f"--{flag}" for flag in sorted(given.flags) if is_hosts_flag(flag)])
+        own = joined([f"--{flag}" for flag in sorted(given.flags) if is_hosts_flag(flag)])
         what, where = (
             (f"{it} gets your {own}", "there")
             if own
             else (f"{it} defines no --ps_hosts or --worker_hosts", "in the script")
         )
-        jobs = f"`addresses:` of {_and(given.without_addresses)}"
+        jobs = f"`addresses:` of {joined(given.without_addresses)}"
         text.append(f"{what}: repeat the addresses written {where} under {jobs} (docs/scripts.md).")
     return " ".join(text)
 
@@ -247,10 +248,4 @@ def _no_role(name: str, facts: ScriptFacts) -> str:
         "and each would train alone. Pass the role by placeholders in args or env, such as "
         "--task={task_index} --workers={worker_hosts}; "
         "write role_by: none if it needs none, role_by: tf_config if it does read TF_CONFIG."
-    )
-
-
-def _and(words: Sequence[str]) -> str:
-    return (
-        words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
     )

@@ -15,7 +15,6 @@ from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
-from psclust.spec.env_file import parse_env_file
 
 if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile, Placement
@@ -87,18 +86,13 @@ def share_of_host(here: HostEnvironment, tasks: int) -> dict[str, str]:
 
 
 def passed(
-    environ: Mapping[str, str],
-    patterns: Sequence[str],
-    file_text: str | None,
-    *,
-    where: str = "env_file",
+    environ: Mapping[str, str], patterns: Sequence[str], written: Mapping[str, str]
 ) -> dict[str, str]:
     """The variables that tasks on other hosts get besides those of the plan: those of `environ`
-    that `patterns` select (`HF_TOKEN`, `WANDB_*`), over those of an environment file. They may be
-    secrets: never show them, never put them on a command line. Wildcards select no variable of this
-    machine; none selects one of another cluster. Raises ClusterFileError, with `where` and the
-    line, for a bad file."""
-    found = parse_env_file(file_text, where=where) if file_text is not None else {}
+    that `patterns` select (`HF_TOKEN`, `WANDB_*`), over those `written` in an environment file.
+    They may be secrets: never show them, never put them on a command line. Wildcards select no
+    variable of this machine; none selects one of another cluster."""
+    found = dict(written)
     for name, value in environ.items():
         by_pattern = any(fnmatchcase(name, pattern) for pattern in patterns)
         wanted = name in patterns or (by_pattern and not _is_of_this_machine(name))

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from psclust.errors import UsageError
 from psclust.pods import pod_waiter
 from psclust.pods.job_object import CONTAINER, Object, labels, mount, requirements, secret_variables
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile, ClusterText
-from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.jobs import added_job, spec_position
+from psclust.spec.kubernetes_checks import refuse_hosts
 from psclust.spec.plurals import counted
 from psclust.spec.program_command import parse_program
 
@@ -31,10 +31,7 @@ _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 def pods_of(text: ClusterText) -> FoundHosts:
     """A pod for each task, named after it, and the spare ones. Raises UsageError where the file
     names hosts of another kind."""
-    if text.hosts not in (None, LOCAL):
-        raise UsageError(
-            f"hosts: {text.hosts}: Kubernetes chooses the hosts of pods; remove the hosts here."
-        )
+    refuse_hosts(text)
     jobs = {name: job.count for name, job in text.jobs.items() if job.count}
     added = added_job(list(jobs), text.replication, parse_program(text.program).kind)
     # In the order of the cluster spec, in which tasks take hosts with one slot.

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import ClusterLayout
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import GRPC_OPTIONS, HostEnvironment
@@ -56,7 +57,8 @@ def plan_pods(
         ports |= dict.fromkeys(entry.tasks, port) | {
             extra_port(task): names.free_port(port) for task in entry.tasks
         }
-    plan = build_plan(file, layout, environment, run, ports, scripts=scripts, remote_hosts=hosts)
+    inputs = PlanInputs(file, scripts, hosts, environment)
+    plan = build_plan(inputs, inputs.reached(layout), run, ports)
     return replace(plan, tasks=tuple(_in_a_pod(task) for task in plan.tasks))
 
 

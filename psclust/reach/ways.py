@@ -13,10 +13,10 @@ from psclust.reach.batch_jobs import BatchSystem
 from psclust.reach.connections import Connections, Progress, Tunnel, Way
 from psclust.reach.host_maker import HostMaker
 from psclust.spec.cluster import Host
-from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.found_hosts import FoundHosts
 
 if TYPE_CHECKING:
-    from psclust.spec.cluster_file import ClusterFile
+    from psclust.spec.cluster_file import ClusterFile, ClusterText
 
 
 def _ssh() -> Way:
@@ -41,12 +41,10 @@ def _kubernetes() -> Way:
 WAYS: Mapping[str, Callable[[], Way]] = {"ssh": _ssh, "slurm": _slurm, "kubernetes": _kubernetes}
 
 
-def find_hosts(word: str | None) -> FoundHosts | None:
+def find_hosts(text: ClusterText) -> FoundHosts | None:
     """See `psclust.spec.found_hosts.FindHosts`."""
-    if word == LOCAL:
-        return None
-    if word is not None:
-        return WAYS[word]().find_hosts(os.environ, asked=True)
+    if text.hosts is not None:
+        return WAYS[str(text.hosts)]().find_hosts(os.environ, asked=True)
     ways = (way() for way in WAYS.values())
     return next((found for way in ways if (found := way.find_hosts(os.environ, asked=False))), None)
 

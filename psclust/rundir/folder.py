@@ -160,7 +160,7 @@ class ClusterFolder:
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             return self.lock()  # the folder was pruned meanwhile
-        if not _is_free(descriptor):
+        if not lock_if_free(descriptor):
             os.close(descriptor)
             return None
         if not _is_same(descriptor, self.lock_file):
@@ -191,7 +191,7 @@ class ClusterFolder:
         except FileNotFoundError:
             return False
         try:
-            return not _is_free(descriptor)
+            return not lock_if_free(descriptor)
         finally:
             os.close(descriptor)
 
@@ -253,7 +253,7 @@ def _records_end(path: Path) -> bool:
     return isinstance(found, dict) and found.get("phase") == "ended"
 
 
-def _is_free(descriptor: int) -> bool:
+def lock_if_free(descriptor: int) -> bool:
     """Lock a file unless another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from psclust.spec.cluster import LOCALHOST, numeric
+from psclust.spec.cluster import LOCALHOST, Task, numeric
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import pinned_host
 from psclust.spec.job_keys import Job
@@ -36,14 +36,6 @@ class _Use:
     path: KeyPath
     ports: str
     jobs: Mapping[str, Job]
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """A task that will listen on a known address, and the key that says so."""
-
-    task: str
-    path: KeyPath
 
 
 def check_addresses(file: ClusterFile) -> Iterator[Problem]:
@@ -153,21 +145,18 @@ def _too_small(use: _Use, file: ClusterFile) -> Iterator[Problem]:
 
 def _collisions(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
     """One problem for each key whose tasks meet others on an address."""
-    taken: dict[str, _Claim] = {}
+    taken: dict[str, tuple[Task, KeyPath]] = {}
     blamed: set[KeyPath] = set()
-    for address, claim in _claims(file, jobs):
-        other = taken.setdefault(address, claim)
-        if other is claim or claim.path in blamed:
+    for address, task, path in _claims(file, jobs):
+        other, its_path = taken.setdefault(address, (task, path))
+        if other == task or path in blamed:
             continue
-        blamed.add(claim.path)
-        text = (
-            f"{other.task} and {claim.task} would both listen on {address}; {_way_out(claim.path)}"
+        blamed.add(path)
+        yield Problem(
+            path,
+            f"{other} and {task} would both listen on {address}; {_way_out(path)}",
+            (its_path, ("jobs", other.job), ("jobs", task.job), ("hosts",), ("hostfile",)),
         )
-        reads: list[KeyPath] = [
-            other.path,
-            *(("jobs", one.task.partition(":")[0]) for one in (other, claim)),
-        ]
-        yield Problem(claim.path, text, (*reads, ("hosts",), ("hostfile",)))
 
 
 def _way_out(path: KeyPath) -> str:
@@ -180,23 +169,18 @@ def _way_out(path: KeyPath) -> str:
     )
 
 
-def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, _Claim]]:
-    """Addresses that are known before any host is asked for a port."""
+def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, Task, KeyPath]]:
+    """Addresses that are known before any host is asked for a port, the task that will listen at
+    each, and the key that says so."""
     only = (file.hosts or [LOCALHOST])[0].name if len(file.hosts) < 2 else None
     for name, job in jobs.items():
+        here: KeyPath = ("jobs", name)
         for index in range(job.count):
-            task = f"{name}:{index}"
-            if job.addresses and index < len(job.addresses):
-                host, _, port = job.addresses[index].rpartition(":")
-                yield (
-                    f"{numeric(host)}:{int(port)}",
-                    _Claim(task, ("jobs", name, "addresses", index)),
-                )
-                continue
-            ports = job.ports or file.ports
+            task, ports = Task(name, index), job.ports or file.ports
             where = pinned_host(job, index) or only
-            if not job.addresses and is_fixed(ports) and where is not None:
-                yield (
-                    f"{numeric(where)}:{int(ports) + index}",
-                    _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",)),
-                )
+            if index < len(job.addresses or ()):
+                host, _, port = (job.addresses or [])[index].rpartition(":")
+                yield f"{numeric(host)}:{int(port)}", task, (*here, "addresses", index)
+            elif not job.addresses and is_fixed(ports) and where is not None:
+                path: KeyPath = (*here, "ports") if job.ports else ("ports",)
+                yield f"{numeric(where)}:{int(ports) + index}", task, path

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from psclust.placement.placement_settings import impossible_pins
 from psclust.spec.address_checks import check_addresses
+from psclust.spec.cluster import Task, no_such_task
 from psclust.spec.cluster_file import ClusterFile, Placement
 from psclust.spec.jobs import (
     BETWEEN_GRAPH,
@@ -167,12 +168,10 @@ def _in_graph_has_one_client(file: ClusterFile) -> Iterator[Problem]:
 def _pins_name_a_ps(file: ClusterFile) -> Iterator[Problem]:
     count = file.jobs[PS].count if PS in file.jobs and file.program_command.is_psclust else 0
     for pattern, index in impossible_pins(file.placement.pin, count) if count else ():
-        text = (
-            f"there is no ps:{index} to hold these variables: "
-            f"the last one is ps:{count - 1}; indices begin at 0."
-        )
         yield Problem(
-            ("placement", "pin", pattern), text, (("jobs", PS, "count"), ("jobs", PS, "addresses"))
+            ("placement", "pin", pattern),
+            no_such_task(Task(PS, index), count),
+            (("jobs", PS, "count"), ("jobs", PS, "addresses")),
         )
 
 
@@ -296,14 +295,10 @@ def _task_indices_exist(file: ClusterFile) -> Iterator[Problem]:
     for name, job in file.jobs.items():
         for key, indices in (("task_args", job.task_args), ("task_env", job.task_env)):
             for index in (index for index in indices if index >= job.count):
-                last = (
-                    f"the last task is {name}:{job.count - 1}; indices begin at 0."
-                    if job.count
-                    else "the job has no task."
-                )
-                reads = (("jobs", name, "count"), ("jobs", name, "addresses"))
                 yield Problem(
-                    ("jobs", name, key, str(index)), f"there is no {name}:{index}: {last}", reads
+                    ("jobs", name, key, str(index)),
+                    no_such_task(Task(name, index), job.count),
+                    (("jobs", name, "count"), ("jobs", name, "addresses")),
                 )
 
 

@@ -49,6 +49,12 @@ class Task:
         return cls(job, number)
 
 
+def no_such_task(task: Task, count: int) -> str:
+    """The sentence about a task beyond the `count` ones of its job."""
+    last = f"the last task is {Task(task.job, count - 1)}; indices begin at 0."
+    return f"there is no {task}: {last if count else 'the job has no task.'}"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """job -> addresses (`host:port`), TensorFlow's `tf.train.ClusterSpec`; the list position is the

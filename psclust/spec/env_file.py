@@ -11,7 +11,7 @@ _LINE = re.compile(r"(?:export\s+)?([^=\s]+)\s*=\s*(.*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def parse_env_file(text: str, *, where: str) -> dict[str, str]:
+def parse_env_file(text: str, where: str) -> dict[str, str]:
     """The last line of a name counts. A value goes to the end of its line; quotes around all of it
     are removed, nothing in it is expanded. No message shows a value, because it may be a secret.
     Raises ClusterFileError with every mistake, one line each: `where:line: ...`."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from psclust.spec.cluster import Host
+
+if TYPE_CHECKING:
+    from psclust.spec.cluster_file import ClusterText
 
 LOCAL = "local"
 # `hosts:` may be one of these words in place of a list.
@@ -25,10 +29,11 @@ class FoundHosts:
     python: str | None = None
 
 
-# Of `hosts: WORD`, or, with None, of the surroundings; None: this machine alone. Raises UsageError.
-FindHosts = Callable[[str | None], FoundHosts | None]
+# Of a file that lists none, by the word there or by the surroundings; None: this machine alone.
+# Raises UsageError.
+FindHosts = Callable[["ClusterText"], FoundHosts | None]
 
 
-def this_machine(word: str | None) -> FoundHosts | None:
+def this_machine(text: ClusterText) -> FoundHosts | None:
     """Look for no hosts."""
     return None

@@ -5,7 +5,7 @@ hostfile by lines."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain, product, zip_longest
@@ -37,14 +37,6 @@ class Piece:
     content: str | Host
 
 
-@dataclass(frozen=True, slots=True)
-class HostProblem:
-    """A mistake in the piece with this index."""
-
-    piece: int
-    text: str
-
-
 def parse_hosts(text: str, *, where: str) -> list[Host]:
     """The hosts of an inline list such as `a,b:4`, `user@h:2` or `node[01-04,7]:2`.
 
@@ -58,7 +50,7 @@ def parse_hosts(text: str, *, where: str) -> list[Host]:
     return _hosts_or_error([Piece(where, part) for part in split_list(text)])
 
 
-def parse_hostfile(text: str, *, where: str) -> list[Host]:
+def parse_hostfile(text: str, where: str) -> list[Host]:
     """The hosts of a hostfile: `host slots=4`, `user@host:port`, `host:4`, ranges; blank lines and
     `#` comments are skipped.
 
@@ -83,29 +75,26 @@ def split_list(text: str) -> list[str]:
     return re.split(r",(?![^\[]*\])", text)
 
 
-def read_pieces(pieces: Iterable[Piece]) -> tuple[list[Host], list[HostProblem]]:
-    """The hosts of all pieces together, each host once, and every mistake."""
-    pieces = list(pieces)
+def read_pieces(pieces: Sequence[Piece]) -> tuple[list[Host], dict[int, str]]:
+    """The hosts of all pieces together, each host once, and the mistakes: index of a piece -> what
+    is wrong with it."""
     mentions: list[tuple[int, Host]] = []
-    problems: list[HostProblem] = []
+    wrong: dict[int, str] = {}
     for index, piece in enumerate(pieces):
         try:
             mentions += [(index, host) for host in _read(piece.content)]
         except ValueError as error:
-            problems.append(
-                HostProblem(
-                    index, f"{_quoted(piece)}: {error}" if _quoted(piece) != "''" else str(error)
-                )
-            )
+            shown = _quoted(piece)
+            wrong[index] = f"{shown}: {error}" if shown != "''" else str(error)
     hosts, repeated = _settle(mentions, pieces)
-    return hosts, sorted(problems + repeated, key=lambda problem: problem.piece)
+    return hosts, dict(sorted((wrong | repeated).items()))
 
 
 def _hosts_or_error(pieces: list[Piece]) -> list[Host]:
-    hosts, problems = read_pieces(pieces)
-    if problems:
+    hosts, wrong = read_pieces(pieces)
+    if wrong:
         raise ClusterFileError(
-            printable(f"{pieces[problem.piece].where}: {problem.text}") for problem in problems
+            printable(f"{pieces[index].where}: {text}") for index, text in wrong.items()
         )
     return hosts
 
@@ -160,24 +149,15 @@ def _read_address(text: str) -> Host:
         raise ValueError("two numbers after the host; write host:port slots=N.")
     if not name:
         raise ValueError("the host's name is missing; write host, host:slots or user@host.")
-    return (
-        Host(name, user=user or None, **_read_number(number))
-        if colon
-        else Host(name, user=user or None)
-    )
+    return Host(name, user=user or None, **(_read_number(number) if colon else {}))
 
 
 def _read_number(text: str) -> dict[str, int]:
-    if not text:
-        raise ValueError(
-            f"nothing stands after the colon; write slots (below {FIRST_PORT}, "
-            "as in host:4) or the SSH port."
-        )
     number = whole_number(text)
     if number is None:
         raise ValueError(
-            f"'{text}' after the colon is not a number; write slots (below {FIRST_PORT}, "
-            "as in host:4) or the SSH port."
+            f"no number stands after the colon; write slots (below {FIRST_PORT}, as in host:4) or "
+            "the SSH port."
         )
     if number == 0:
         raise ValueError(
@@ -258,34 +238,30 @@ def _numbers(text: str) -> list[str]:
 
 
 def _settle(
-    mentions: list[tuple[int, Host]], pieces: list[Piece]
-) -> tuple[list[Host], list[HostProblem]]:
+    mentions: Sequence[tuple[int, Host]], pieces: Sequence[Piece]
+) -> tuple[list[Host], dict[int, str]]:
     """One host a name: plain repetitions are counted as slots, others are mistakes, one for each
     piece."""
     first: dict[str, tuple[int, Host]] = {}
     times: dict[str, int] = {}
-    problems: dict[int, HostProblem] = {}
+    wrong: dict[int, str] = {}
     for index, host in mentions:
         earlier, known = first.setdefault(host.name, (index, host))
         times[host.name] = times.get(host.name, 0) + 1
         if times[host.name] > 1 and not (host == known and host.slots is None):
-            problems.setdefault(
-                index, HostProblem(index, _repetition(pieces[earlier], pieces[index], known, host))
-            )
+            wrong.setdefault(index, _repetition(pieces[earlier], pieces[index], known, host))
     counting = any(count > 1 for count in times.values())
     hosts = [
         replace(host, slots=times[name]) if counting and host.slots is None else host
         for name, (_, host) in first.items()
     ]
-    return hosts, list(problems.values())
+    return hosts, wrong
 
 
 def _repetition(first: Piece, again: Piece, known: Host, host: Host) -> str:
     slots = (known.slots or 1) + (host.slots or 1)
-    if first.where == again.where:
-        return (
-            f"{_quoted(again)}: {host.name} is listed already; name each host once, "
-            f"with all its slots: {host.name}:{slots}"
-        )
-    once = f"name each host once, with all its slots: {host.name} slots={slots}"
-    return f"{_quoted(again)}: {host.name} is listed already in {first.where}; {once}"
+    where = "" if first.where == again.where else f" in {first.where}"
+    return (
+        f"{_quoted(again)}: {host.name} is listed already{where}; "
+        f"name each host once, with all its slots: {host.name} slots={slots}"
+    )

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from psclust.errors import UsageError
-from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.cluster_file import ClusterFile, ClusterText
+from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.jobs import FAIL, RESTART_ALL, WORKER
 from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
@@ -34,37 +34,37 @@ _OWN_KEYS = {
 }
 _OWN_KEYS |= {"subdomain", "terminationGracePeriodSeconds", "volumes"}
 _HOSTS = "Kubernetes chooses the hosts of pods; remove the hosts here."
+_SECRET = (
+    "a manifest holds no secrets; put the variables into a Secret, name it under "
+    "kubernetes.secrets, and remove this."
+)
+# Keys that a manifest has no place for.
+_NOT_IN_A_MANIFEST = {
+    "tensorboard": "it runs where `psclust up` is called; "
+    "give pods one as a job with a command, and remove this.",
+    "metrics": "the supervisor of a run serves them, and the pods of a manifest have none; "
+    "remove this.",
+    "ship": "nothing is sent to pods; put the folder into the image, and remove this.",
+    "env_file": _SECRET,
+    "pass_env": _SECRET,
+}
 
 
-def refuse_hosts(word: str | None) -> FoundHosts | None:
+def refuse_hosts(text: ClusterText) -> FoundHosts | None:
     """In place of looking for hosts (`FindHosts`): a manifest is the same inside and outside an
     allocation."""
-    if word not in (None, LOCAL):
+    if text.hosts is not None:
         raise UsageError(_HOSTS)
     return None
 
 
 def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
     """Every reason why the file cannot become a manifest."""
-    yield from _image(file)
-    yield from _names(file)
-    yield from _places(file)
-    yield from _environment(file)
-    yield from _resources(file)
-    yield from _pod(file)
+    yield from _of_pods(file)
     yield from _ports(file)
-    if file.tensorboard:
-        yield Problem(
-            ("tensorboard",),
-            "it runs where `psclust up` is called; "
-            "give pods one as a job with a command, and remove this.",
-        )
-    if file.metrics is not None:
-        yield Problem(
-            ("metrics",),
-            "the supervisor of a run serves them, "
-            "and the pods of a manifest have none; remove this.",
-        )
+    for key, text in _NOT_IN_A_MANIFEST.items():
+        if getattr(file, key):
+            yield Problem((key,), text)
     rules: list[KeyPath] = [
         (key,)
         for key in ("on_ps_failure", "on_worker_failure")
@@ -82,11 +82,7 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
 
 def check_for_pods(file: ClusterFile) -> Iterator[Problem]:
     """Every reason why psclust cannot run the file in pods that it makes (`up --kubernetes`)."""
-    yield from _image(file)
-    yield from _names(file)
-    yield from _places(file)
-    yield from _resources(file)
-    yield from _pod(file)
+    yield from _of_pods(file)
     if file.kubernetes.queue is not None:
         text = "Kueue admits what `psclust manifest` prints; remove it, or apply the manifest."
         yield Problem(("kubernetes", "queue"), text)
@@ -97,13 +93,20 @@ def check_for_pods(file: ClusterFile) -> Iterator[Problem]:
         yield Problem(("reach_by",), "pods are reached through Kubernetes; remove this.")
 
 
-def _image(file: ClusterFile) -> Iterator[Problem]:
+def _of_pods(file: ClusterFile) -> Iterator[Problem]:
+    """What holds whoever makes the pods."""
     if file.kubernetes.image is None:
         text = (
             "no image is named; write one that holds psclust, "
             "TensorFlow and the program (docs/kubernetes.md), or give --image."
         )
         yield Problem(("kubernetes", "image"), text)
+    for key in file.kubernetes.pod:
+        if key in _OWN_KEYS:
+            yield Problem(("kubernetes", "pod", key), "psclust decides this itself; remove it.")
+    yield from _names(file)
+    yield from _places(file)
+    yield from _resources(file)
 
 
 def _names(file: ClusterFile) -> Iterator[Problem]:
@@ -147,20 +150,6 @@ def _places(file: ClusterFile) -> Iterator[Problem]:
             yield Problem(("jobs", name, "hosts"), _HOSTS, (("hosts",),))
 
 
-def _environment(file: ClusterFile) -> Iterator[Problem]:
-    if file.ship is not None:
-        yield Problem(
-            ("ship",), "nothing is sent to pods; put the folder into the image, and remove this."
-        )
-    for key, value in (("env_file", file.env_file), ("pass_env", file.pass_env)):
-        if value:
-            text = (
-                "a manifest holds no secrets; put the variables into a Secret, "
-                "name it under kubernetes.secrets, and remove this."
-            )
-            yield Problem((key,), text)
-
-
 def _resources(file: ClusterFile) -> Iterator[Problem]:
     for name, wanted in file.kubernetes.resources.items():
         here: KeyPath = ("kubernetes", "resources", name)
@@ -173,12 +162,6 @@ def _resources(file: ClusterFile) -> Iterator[Problem]:
                 (*here, file.kubernetes.gpu),
                 f"psclust counts GPUs itself; write jobs.{name}.gpus instead.",
             )
-
-
-def _pod(file: ClusterFile) -> Iterator[Problem]:
-    for key in file.kubernetes.pod:
-        if key in _OWN_KEYS:
-            yield Problem(("kubernetes", "pod", key), "psclust decides this itself; remove it.")
 
 
 def _ports(file: ClusterFile) -> Iterator[Problem]:

@@ -40,7 +40,6 @@ def load(
     default_name: str,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = this_machine,
-    hosts_of: Callable[[ClusterText], FoundHosts] | None = None,
     suit: Suit = lambda text: (text, None),
     array_task: str | None = None,
 ) -> ClusterFile:
@@ -49,10 +48,10 @@ def load(
 
     `default_name` names a cluster whose file does not; characters that a name cannot have become
     `-`. `rules`: more than every cluster must obey. `find_hosts` finds the hosts that are not
-    listed; `hosts_of`, in its place, says which nodes a job to be submitted will have. `suit`: what
-    its program asks for where the file is silent. `array_task`: the number of the task in a Slurm
-    array job, if it is one. Raises ClusterFileError with one line for each mistake, `file:line:
-    key: ...` or `--flag: ...`."""
+    listed, or says which nodes a job to be submitted will have. `suit`: what its program asks for
+    where the file is silent. `array_task`: the number of the task in a Slurm array job, if it is
+    one. Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or
+    `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
     mistakes = Mistakes(origins, [*problems, *contradictions])
@@ -61,24 +60,19 @@ def load(
     if text.hostfile is not None:
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
-        found = (
-            hosts_of(as_wanted(text))
-            if hosts_of and data.get("hosts") != LOCAL
-            else _find(find_hosts, as_wanted(text), mistakes)
-        )
+        found = _find(find_hosts, as_wanted(text), mistakes)
         hosts = list(found.hosts) if found else []
     else:
         hosts = _read_hosts(data["hosts"], mistakes)
-    file = _resolve(
-        text,
-        hosts,
-        absolute_paths(text, mistakes),
-        _name(text, default_name, array_task),
-        found,
-        array_task,
-    )
-    file = file if suited is None else file.model_copy(update={"suited": suited})
-    file = with_room(file)
+    name = text.name or clean_name(default_name)
+    own: dict[str, object] = {
+        **absolute_paths(text, mistakes),
+        "name": name if array_task is None else name.replace(ARRAY_TASK, array_task),
+        "hosts": hosts,
+    }
+    more = {"suited": suited, "array_task": array_task, "found": found.text if found else None}
+    own |= {key: value for key, value in more.items() if value is not None}
+    file = with_room(ClusterFile.model_validate({**_given(text, found), **own}))
     mistakes.add_founded(check(file))
     mistakes.add_founded(problem for rule in rules for problem in rule(file))
     mistakes.refuse()
@@ -88,13 +82,8 @@ def load(
 def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, Sequence[Problem]]:
     if path is None:
         return {}, Origins(None, {}, {}), ()
-    document = read_yaml(
-        read_text(
-            path,
-            otherwise="check the name, or let `psclust init` write a cluster file to start from.",
-        ),
-        json_schema(),
-    )
+    hint = "check the name, or let `psclust init` write a cluster file to start from."
+    document = read_yaml(read_text(path, otherwise=hint))
     origins = Origins(str(path), document.lines, {})
     if isinstance(document.data, dict):
         return document.data, origins, document.problems
@@ -147,39 +136,21 @@ def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
 
 def _find(find_hosts: FindHosts, text: ClusterText, mistakes: Mistakes) -> FoundHosts | None:
     try:
-        return find_hosts(text.hosts if isinstance(text.hosts, str) else None)
+        return None if text.hosts == LOCAL else find_hosts(text)
     except UsageError as error:
         mistakes.add([Problem(("hosts",), str(error))])
         return None
 
 
-def _name(text: ClusterText, default: str, array_task: str | None) -> str:
-    name = text.name or clean_name(default)
-    return name if array_task is None else name.replace(ARRAY_TASK, array_task)
-
-
-def _resolve(
-    text: ClusterText,
-    hosts: list[Host],
-    paths: Mapping[str, str],
-    name: str,
-    found: FoundHosts | None,
-    array_task: str | None,
-) -> ClusterFile:
+def _given(text: ClusterText, found: FoundHosts | None) -> dict[str, object]:
+    """The keys that the file sets, and those that found hosts bring with them."""
     given = {
         key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields
     }
-    if found is not None:
-        default = {"reach_by": found.reach_by} | ({"python": found.python} if found.python else {})
-        given = {
-            **default,
-            **given,
-            "found": found.text,
-            "jobs": _without_groups(text.jobs, found.groups),
-        }
-    if array_task is not None:
-        given["array_task"] = array_task
-    return ClusterFile.model_validate({**given, **paths, "name": name, "hosts": hosts})
+    if found is None:
+        return given
+    default = {"reach_by": found.reach_by} | ({"python": found.python} if found.python else {})
+    return {**default, **given, "jobs": _without_groups(text.jobs, found.groups)}
 
 
 def _without_groups(jobs: Mapping[str, Job], groups: Mapping[str, Sequence[str]]) -> dict[str, Job]:
@@ -209,8 +180,8 @@ def _read_hosts(items: object, mistakes: Mistakes) -> list[Host]:
         where = mistakes.origins.where(path).removesuffix(f": hosts[{index}]")
         pieces += [Piece(where, content) for content in contents]
         paths += [path] * len(contents)
-    hosts, problems = read_pieces(pieces)
-    mistakes.add(Problem(paths[problem.piece], problem.text) for problem in problems)
+    hosts, wrong = read_pieces(pieces)
+    mistakes.add(Problem(paths[index], text) for index, text in wrong.items())
     return hosts
 
 

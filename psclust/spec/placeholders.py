@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from psclust.spec.cluster import Task, no_such_task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.job_keys import Job
 from psclust.spec.jobs import CHIEF, PS, WORKER, is_in_cluster
@@ -55,14 +56,14 @@ class Placeholder:
         return f"{{{self.name}}}" if self.argument is None else f"{{{self.name}:{self.argument}}}"
 
     @property
-    def task(self) -> tuple[str, int] | None:
-        """Job and index of the one task whose address it holds."""
+    def task(self) -> Task | None:
+        """The one task whose address it holds."""
         match = (
             _TASK.fullmatch(self.argument)
             if self.argument is not None and not self.name.endswith("_hosts")
             else None
         )
-        return (match[1], int(match[2])) if match else None
+        return Task(match[1], int(match[2])) if match else None
 
     @property
     def is_own(self) -> bool:
@@ -82,22 +83,42 @@ def placeholders(text: str) -> Iterator[Placeholder]:
             yield found
 
 
-def texts_of_job(file: ClusterFile, job: Job) -> list[str]:
-    """Every text in which placeholders are filled in for the tasks of the job."""
-    common = job.command or [
-        *(file.program if isinstance(file.program, list) else ()),
-        *file.arguments(job),
-    ]
-    environments = (file.env, job.env, *job.task_env.values())
-    values = [str(value) for environment in environments for value in environment.values()]
-    return [*common, *(text for args in job.task_args.values() for text in args), *values]
+def texts_of_job(file: ClusterFile, name: str, job: Job) -> Iterator[tuple[KeyPath, str]]:
+    """Every text in which placeholders are filled in for the tasks of the job, and its place."""
+    here = ("jobs", name)
+    if job.command:
+        yield from _items((*here, "run"), job.command)
+    else:
+        yield from _items(("program",), file.program if isinstance(file.program, list) else ())
+        yield from _items(("args",), file.args if job.args is None else ())
+        yield from _items((*here, "args"), job.args or ())
+        yield from _items((*here, "extra_args"), job.extra_args)
+    yield from _values(("env",), file.env)
+    yield from _values((*here, "env"), job.env)
+    for index, args in job.task_args.items():
+        yield from _items((*here, "task_args", str(index)), args)
+    for index, env in job.task_env.items():
+        yield from _values((*here, "task_env", str(index)), env)
+
+
+def _items(path: KeyPath, texts: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    return (((*path, index), text) for index, text in enumerate(texts))
+
+
+def _values(path: KeyPath, env: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
+    return (((*path, name), str(value)) for name, value in env.items())
 
 
 def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
     """Every placeholder that does not exist."""
     jobs = {name: job for name, job in file.all_jobs.items() if is_in_cluster(name, job.in_cluster)}
     sizes = {name: len(job.addresses or ()) or job.count for name, job in jobs.items()}
-    for path, text in _texts(file):
+    texts = {
+        path: text
+        for name, job in file.all_jobs.items()
+        for path, text in texts_of_job(file, name, job)
+    }
+    for path, text in texts.items():
         for placeholder in dict.fromkeys(placeholders(text)):
             if placeholder.name == _ARRAY_NAME:
                 mistake = None
@@ -109,31 +130,6 @@ def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
                 )
             if mistake is not None:
                 yield Problem(path, f"'{text}' has {mistake}", (("jobs", "*"), ("replication",)))
-
-
-def _texts(file: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(file.program, list):
-        yield from _items(("program",), file.program)
-    yield from _items(("args",), file.args)
-    yield from _values(("env",), file.env)
-    for name, job in file.jobs.items():
-        here = ("jobs", name)
-        yield from _items((*here, "run"), job.command or ())
-        yield from _items((*here, "args"), job.args or ())
-        yield from _items((*here, "extra_args"), job.extra_args)
-        yield from _values((*here, "env"), job.env)
-        for index, args in job.task_args.items():
-            yield from _items((*here, "task_args", str(index)), args)
-        for index, env in job.task_env.items():
-            yield from _values((*here, "task_env", str(index)), env)
-
-
-def _items(path: KeyPath, texts: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-    return (((*path, index), text) for index, text in enumerate(texts))
-
-
-def _values(path: KeyPath, env: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
-    return (((*path, name), str(value)) for name, value in env.items())
 
 
 def _mistake(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
@@ -162,16 +158,13 @@ def _mistake(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
 
 def _wrong_task(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
     some = next((name for name in ("worker", *sizes) if name in sizes), "worker")
-    if placeholder.task is None:
+    task = placeholder.task
+    if task is None:
         return f"{placeholder}, which names no task; write {{{placeholder.name}:{some}:0}}."
-    job, index = placeholder.task
-    if job not in sizes:
-        near = nearest(job, sizes)
+    if task.job not in sizes:
+        near = nearest(task.job, sizes)
         hint = f"did you mean {near}?" if near else f"the cluster's jobs are {', '.join(sizes)}."
-        return f"{placeholder}, and no task of the cluster belongs to a job '{job}'; {hint}"
-    if index >= sizes[job]:
-        return (
-            f"{placeholder}, and there is no {job}:{index}: "
-            f"the last task is {job}:{sizes[job] - 1}; indices begin at 0."
-        )
+        return f"{placeholder}, and no task of the cluster belongs to a job '{task.job}'; {hint}"
+    if task.index >= sizes[task.job]:
+        return f"{placeholder}, and {no_such_task(task, sizes[task.job])}"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -14,5 +14,9 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 def counted_tasks(counts: Mapping[str, int]) -> str:
     """`5 workers and 1 ps`, from job -> number of tasks."""
-    parts = [counted(count, job) for job, count in counts.items() if count]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return joined([counted(count, job) for job, count in counts.items() if count])
+
+
+def joined(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

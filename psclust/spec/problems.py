@@ -42,11 +42,10 @@ class Origins:
 
     def where(self, path: KeyPath, line: int | None = None) -> str:
         """`cluster.yaml:9: jobs.worker.count`, or `--workers`."""
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.flags:
-                return ": ".join(filter(None, (self.flags[path[:length]], show(path[length:]))))
-            if line is None and path[:length] in self.lines:
-                line = self.lines[path[:length]]
+        set_by = self._set_by(path)
+        if set_by in self.flags:
+            return ": ".join(filter(None, (self.flags[set_by], show(path[len(set_by) :]))))
+        line = line or self.lines.get(set_by)
         place = self.file if line is None or self.file is None else f"{self.file}:{line}"
         return ": ".join(filter(None, (place, show(path))))
 
@@ -60,18 +59,17 @@ class Origins:
             )
         )
 
+    def _set_by(self, path: KeyPath) -> KeyPath:
+        """The innermost value around that at `path` with a flag or a line; empty if none has."""
+        around = (path[:length] for length in range(len(path), 0, -1))
+        return next((each for each in around if each in self.flags or each in self.lines), ())
+
     def _position(self, problem: Problem) -> int:
         """The line number; negative for flags, in the order in which they were given."""
-        if problem.line is not None:
-            return problem.line
-        flags = list(self.flags)
-        for length in range(len(problem.path), 0, -1):
-            path = problem.path[:length]
-            if path in self.flags:
-                return flags.index(path) - len(flags)
-            if path in self.lines:
-                return self.lines[path]
-        return 0
+        set_by = self._set_by(problem.path)
+        if problem.line is None and set_by in self.flags:
+            return list(self.flags).index(set_by) - len(self.flags)
+        return problem.line or self.lines.get(set_by, 0)
 
 
 class Mistakes:

@@ -3,8 +3,9 @@ the working folder if a flag names them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster_file import ClusterText
@@ -12,11 +13,7 @@ from psclust.spec.env_file import parse_env_file
 from psclust.spec.problems import Mistakes, Origins, Problem
 from psclust.spec.user_files import read_text
 
-_Content = TypeVar("_Content", covariant=True)
-
-
-class _Parse(Protocol[_Content]):
-    def __call__(self, text: str, *, where: str) -> _Content: ...
+_Content = TypeVar("_Content")
 
 
 def absolute_paths(text: ClusterText, mistakes: Mistakes) -> dict[str, str]:
@@ -40,17 +37,18 @@ def absolute_paths(text: ClusterText, mistakes: Mistakes) -> dict[str, str]:
 
 
 def read_referenced(
-    key: str, name: str, mistakes: Mistakes, parse: _Parse[_Content]
+    key: str, name: str, mistakes: Mistakes, parse: Callable[[str, str], _Content]
 ) -> _Content | None:
-    """The file's contents; None, with mistakes added, if it cannot be read or has some."""
+    """The file's contents; None, with mistakes added, if it cannot be read or has some. parse: its
+    text, with where that is from."""
     path = _locate(key, name, mistakes.origins)
     try:
-        text = read_text(path, otherwise="check the name.")
+        text = read_text(path)
     except ClusterFileError as error:
         mistakes.add(Problem((key,), problem) for problem in error.problems)
         return None
     try:
-        return parse(text, where=str(path))
+        return parse(text, str(path))
     except ClusterFileError as error:
         mistakes.add_lines((key,), error.problems)
         return None

@@ -13,9 +13,8 @@ from ipaddress import IPv6Address
 
 from pydantic import ValidationError
 
-from psclust.spec.cluster_file import json_schema
 from psclust.spec.job_keys import Job
-from psclust.spec.key_schema import Schema, alternatives, properties, resolve, schema_at
+from psclust.spec.key_schema import Schema, alternatives, keys_at, schema_at
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.program_command import split_program
 
@@ -59,30 +58,23 @@ _FOR_ONE_JOB = {
 def explain(error: ValidationError, data: object) -> list[Problem]:
     """One problem for every value that the models refuse; of a value with several notations, for
     the closest one."""
-    schema = json_schema()
     problems: dict[KeyPath, Problem] = {}
     for entry in error.errors(include_url=False):
         path, value, missing = _locate(entry["loc"], data)
         if entry["type"] == "extra_forbidden":
-            text = _unknown_key(path, value, schema)
+            text = _unknown_key(path, value)
         elif entry["type"] == "missing":
-            text = (
-                f"the key '{missing}' is missing; "
-                f"write {expected(schema_at(schema, (*path, missing), schema), schema)}."
-            )
+            wanted = expected(schema_at((*path, missing)))
+            text = f"the key '{missing}' is missing; write {wanted}."
         elif entry["loc"][-1] == "[key]":
-            keys = _key_schema(schema_at(schema, path[:-1], schema), schema)
-            text = f"found the key '{path[-1]}'; write {expected(keys, schema)}."
+            wanted = expected(_key_schema(schema_at(path[:-1])))
+            text = f"found the key '{path[-1]}'; write {wanted}."
         else:
-            wanted = _wanted(value, schema_at(schema, path, schema), schema)
-            text = f"found {found(value)}; write {wanted}."
+            text = f"found {found(value)}; write {_wanted(value, schema_at(path))}."
         if path not in problems or entry["type"] == "missing":
             problems[path] = Problem(path, text)
-    return [
-        problem
-        for path, problem in problems.items()
-        if not any(len(other) > len(path) and other[: len(path)] == path for other in problems)
-    ]
+    above = {path[:length] for path in problems for length in range(len(path))}
+    return [problem for path, problem in problems.items() if path not in above]
 
 
 def found(value: object) -> str:
@@ -97,22 +89,15 @@ def found(value: object) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, dict):
         return "a mapping"
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if isinstance(value, (bool, type(None)))
-        else str(value)
-    )
+    return json.dumps(value, default=str)
 
 
-def expected(schema: Schema, root: Schema) -> str:
+def expected(schema: Schema) -> str:
     """What a schema accepts, as a phrase that follows `write`."""
-    schema = resolve(schema, root)
     if "patternErrorMessage" in schema:
         return str(schema["patternErrorMessage"])
     if "anyOf" in schema:
-        options = [
-            expected(option, root) for option in schema["anyOf"] if option.get("type") != "null"
-        ]
+        options = [expected(each) for each in schema["anyOf"] if each.get("type") != "null"]
         return _or(options, comma=any("," in option for option in options))
     if "enum" in schema or "const" in schema:
         return _or(
@@ -160,25 +145,23 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return tidy if tidy in choices else next(iter(get_close_matches(tidy, choices, 1, 0.65)), None)
 
 
-def _wanted(value: object, schema: Schema, root: Schema) -> str:
+def _wanted(value: object, schema: Schema) -> str:
     """`expected`; a text in place of a list (`--lr 0.1` for args) is repeated as a list."""
-    options = list(alternatives(schema, root))
-    if isinstance(value, str) and ":port" in expected(schema, root):
-        return _wanted_address(value, expected(schema, root))
+    usual, options = expected(schema), list(alternatives(schema))
+    if isinstance(value, str) and ":port" in usual:
+        return _wanted_address(value, usual)
     words = [word for option in options for word in option.get("enum", ()) if isinstance(word, str)]
     if isinstance(value, str) and words:
         near = nearest(value, words)
-        return expected(schema, root) + (f" (did you mean {near}?)" if near else "")
+        return usual + (f" (did you mean {near}?)" if near else "")
     is_one_item = (
         isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
     )
     kinds = {str(option.get("type")) for option in options}
     if is_one_item and "array" in kinds and "integer" not in kinds:
-        try:
+        with suppress(ValueError):
             return f"a list: {inline(shlex.split(str(value)))}"
-        except ValueError:
-            return expected(schema, root)
-    return expected(schema, root)
+    return usual
 
 
 def _wanted_address(value: str, usual: str) -> str:
@@ -196,18 +179,17 @@ def _wanted_address(value: str, usual: str) -> str:
     return f"{address}, without {scheme}://" if found and host and port.isdigit() else usual
 
 
-def _unknown_key(path: KeyPath, value: object, root: Schema) -> str:
-    key = str(path[-1])
-    known = list(properties(schema_at(root, path[:-1], root), root))
+def _unknown_key(path: KeyPath, value: object) -> str:
+    key, known = str(path[-1]), keys_at(path[:-1])
     near = nearest(key, known)
     if near is not None:
         return f"unknown key; did you mean {near}?"
     if len(path) == 1:
         return _misplaced_at_top(key, known)
     return (
-        _misplaced_in_a_job(key, value, known, root)
+        _misplaced_in_a_job(key, value, known)
         if path[0] == "jobs" and len(path) == 3
-        else _misplaced_below(key, known, root)
+        else _misplaced_below(key, known)
     )
 
 
@@ -226,22 +208,21 @@ def _misplaced_at_top(key: str, known: list[str]) -> str:
     return f"unknown key; known here are {_join(known)}."
 
 
-def _misplaced_in_a_job(key: str, value: object, known: list[str], root: Schema) -> str:
+def _misplaced_in_a_job(key: str, value: object, known: list[str]) -> str:
     meant = nearest(key, _ELSEWHERE_IN_A_JOB) or ""
     run = f"run: {inline(_command_of(value))}"
-    if key == "program":
-        return f"unknown key; program belongs to the whole file; for this job alone write {run}."
-    if key in _FOR_ONE_JOB:
+    alone = run if key == "program" else _FOR_ONE_JOB.get(key)
+    if alone is not None:
         return (
             f"unknown key; {key} belongs to the whole file: write it without indentation, "
-            f"or for this job alone {_FOR_ONE_JOB[key]}."
+            f"or for this job alone {alone}."
         )
-    if key not in root["properties"] and meant:
+    if key not in keys_at(()) and meant:
         return (
             "unknown key; write "
             f"{run if _ELSEWHERE_IN_A_JOB[meant] == 'run' else _ELSEWHERE_IN_A_JOB[meant]} instead."
         )
-    return _misplaced_below(key, known, root)
+    return _misplaced_below(key, known)
 
 
 def _command_of(value: object) -> list[object]:
@@ -253,8 +234,8 @@ def _command_of(value: object) -> list[object]:
     return ["python", *words] if first.endswith(".py") or first == "-m" else list(words)
 
 
-def _misplaced_below(key: str, known: list[str], root: Schema) -> str:
-    if key in root["properties"]:
+def _misplaced_below(key: str, known: list[str]) -> str:
+    if key in keys_at(()):
         return f"unknown key; {key} belongs to the whole file: write it without indentation."
     return f"unknown key; known here are {_join(known)}."
 
@@ -279,16 +260,9 @@ def _holds(data: object, step: str | int) -> bool:
     return isinstance(data, (list, tuple)) and isinstance(step, int) and step < len(data)
 
 
-def _key_schema(schema: Schema, root: Schema) -> Schema:
-    names = next(
-        (
-            option["propertyNames"]
-            for option in alternatives(schema, root)
-            if "propertyNames" in option
-        ),
-        None,
-    )
-    return names or {"patternErrorMessage": "a name"}
+def _key_schema(schema: Schema) -> Schema:
+    names = (each["propertyNames"] for each in alternatives(schema) if "propertyNames" in each)
+    return next(names, {"patternErrorMessage": "a name"})
 
 
 def _bounds(schema: Schema) -> str:

@@ -5,7 +5,6 @@ records, too, on hosts that have no pydantic."""
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -64,14 +63,16 @@ def converter(hint: Any) -> Converter:
         record = cast(type[object], hint)
         return lambda data: build(record, data)
     if hint == Measured:
-        return _measured
-    if hint is float:
-        return _number
-    if hint in (str, bool, int, NoneType):
-        return _plain(hint)
+        return _only(_is_number)
+    if hint is float:  # not NaN either, which no comparison holds for
+        return _only(lambda data: _is_number(data) and -_LARGEST <= cast(float, data) <= _LARGEST)
+    if hint is int:
+        return _only(lambda data: type(data) is int and _is_number(data))
+    if hint in (str, bool, NoneType):
+        return _only(lambda data: type(data) is hint)
     kind, inner = get_origin(hint), get_args(hint)
     if kind is Literal:
-        return _choice(inner)
+        return _only(lambda data: any(type(data) is type(each) and data == each for each in inner))
     if kind in (Union, UnionType):
         return _first(tuple(map(converter, inner)))
     if kind is tuple and inner[1:] == (...,):
@@ -96,35 +97,17 @@ def _members(record: type[object]) -> dict[str, tuple[Converter, bool]]:
     }
 
 
-def _plain(kind: type[object]) -> Converter:
+def _only(is_allowed: Callable[[object], bool]) -> Converter:
     def convert(data: object) -> object:
-        if type(data) is not kind or (isinstance(data, int) and abs(data) > _LARGEST):
+        if not is_allowed(data):
             raise _wrong(data)
         return data
 
     return convert
 
 
-def _measured(data: object) -> float:
-    if type(data) not in (int, float) or (isinstance(data, int) and abs(data) > _LARGEST):
-        raise _wrong(data)
-    return cast(float, data)
-
-
-def _number(data: object) -> float:
-    number = _measured(data)
-    if math.isnan(number) or abs(number) > _LARGEST:
-        raise _wrong(data)
-    return number
-
-
-def _choice(choices: tuple[object, ...]) -> Converter:
-    def convert(data: object) -> object:
-        if not any(type(data) is type(each) and data == each for each in choices):
-            raise _wrong(data)
-        return data
-
-    return convert
+def _is_number(data: object) -> bool:
+    return type(data) is float or (type(data) is int and abs(data) <= _LARGEST)
 
 
 def _first(options: tuple[Converter, ...]) -> Converter:

@@ -8,7 +8,7 @@ from pathlib import Path
 from psclust.errors import ClusterFileError
 
 
-def read_text(path: Path, *, otherwise: str) -> str:
+def read_text(path: Path, *, otherwise: str = "check the name.") -> str:
     """Raises ClusterFileError, in one sentence, if the file cannot be read. `otherwise`: what to do
     if it is missing and no other file has a similar name."""
     try:
@@ -16,25 +16,18 @@ def read_text(path: Path, *, otherwise: str) -> str:
     except FileNotFoundError:
         near = get_close_matches(path.name, _names_in(path.parent), 1, 0.8)
         hint = f"did you mean {path.parent / near[0]}?" if near else otherwise
-        raise ClusterFileError([f"{path}: there is no such file; {hint}"]) from None
+        why = f"{path}: there is no such file; {hint}"
     except IsADirectoryError:
         inside = sorted(name for name in _names_in(path) if name.endswith((".yaml", ".yml")))
         hint = f"name a file in it, such as {path / inside[0]}." if inside else "name a file."
-        raise ClusterFileError([f"{path}: this is a folder; {hint}"]) from None
+        why = f"{path}: this is a folder; {hint}"
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ClusterFileError(
-            [f"{path}:{line}: this is not UTF-8 text; save the file as UTF-8."]
-        ) from None
+        why = f"{path}:{line}: this is not UTF-8 text; save the file as UTF-8."
     except OSError as error:
-        raise ClusterFileError(
-            [
-                (
-                    f"{path}: cannot be read ({(error.strerror or str(error)).lower()}); "
-                    "check the path and its permissions."
-                )
-            ]
-        ) from None
+        reason = (error.strerror or str(error)).lower()
+        why = f"{path}: cannot be read ({reason}); check the path and its permissions."
+    raise ClusterFileError([why])
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ many it starts with where there is no `count`."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.job_keys import Job
@@ -11,6 +12,7 @@ from psclust.spec.jobs import BETWEEN_GRAPH, WORKER
 from psclust.spec.problems import KeyPath, Problem
 
 _COUNT: KeyPath = ("jobs", WORKER, "count")
+_File = TypeVar("_File", ClusterFile, ClusterText)
 
 
 def least_workers(file: ClusterFile) -> int | None:
@@ -24,16 +26,18 @@ def runs_freely(file: ClusterFile) -> bool:
     return file.update == "async" and (file.replication or BETWEEN_GRAPH) == BETWEEN_GRAPH
 
 
-def with_workers(file: ClusterFile, count: int) -> ClusterFile:
-    """The file with so many workers."""
-    return file.model_copy(update={"jobs": _counted(file.jobs, count)})
+def with_workers(file: _File, count: int) -> _File:
+    """The file with so many workers, or the least that it goes on with."""
+    job = file.jobs[WORKER]
+    counted = job.model_copy(update={"count": max(count, job.min or 1)})
+    return file.model_copy(update={"jobs": {**file.jobs, WORKER: counted}})
 
 
 def with_room(file: ClusterFile) -> ClusterFile:
     """The file with a number of workers: where it leaves that open, as many as the hosts have slots
     for, within min and max."""
-    job = file.jobs.get(WORKER)
-    if job is None or not _is_open(job):
+    job = _open_job(file)
+    if job is None:
         return file
     others = sum(each.count for name, each in file.all_jobs.items() if name != WORKER)
     slots = [host.slots for host in file.hosts]
@@ -46,10 +50,8 @@ def with_room(file: ClusterFile) -> ClusterFile:
 def as_wanted(text: ClusterText) -> ClusterText:
     """The file for those who find hosts by the number of tasks: with as many workers as it takes at
     most."""
-    job = text.jobs.get(WORKER)
-    if job is None or not _is_open(job):
-        return text
-    return text.model_copy(update={"jobs": _counted(text.jobs, _most(job))})
+    job = _open_job(text)
+    return text if job is None else with_workers(text, _most(job))
 
 
 def check_range(file: ClusterFile) -> Iterator[Problem]:
@@ -92,16 +94,13 @@ def _outside(job: Job) -> str | None:
     return None
 
 
-def _is_open(job: Job) -> bool:
-    """Whether it says how many tasks it has by min and max alone."""
-    given = job.min is not None or job.max is not None
-    return given and "count" not in job.model_fields_set
+def _open_job(file: ClusterFile | ClusterText) -> Job | None:
+    """The workers, if min and max alone say how many there are."""
+    job = file.jobs.get(WORKER)
+    if job is None or "count" in job.model_fields_set:
+        return None
+    return None if job.min is None and job.max is None else job
 
 
 def _most(job: Job) -> int:
     return job.max or job.min or 1
-
-
-def _counted(jobs: dict[str, Job], count: int) -> dict[str, Job]:
-    job = jobs[WORKER]
-    return {**jobs, WORKER: job.model_copy(update={"count": max(count, job.min or 1)})}

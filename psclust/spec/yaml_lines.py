@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from psclust.spec.key_schema import Schema, takes_text
+from psclust.spec.key_schema import takes_text
 from psclust.spec.problems import KeyPath, Problem
 
 _TAG = "tag:yaml.org,2002:"
@@ -51,25 +51,21 @@ for _name, _pattern, _first in (
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
 
 
-def read_yaml(text: str, schema: Schema) -> Document:
-    """schema: the JSON Schema of the data, which says where scalars are texts. What is not YAML
-    yields None, and the mistake that ended the reading."""
+def read_yaml(text: str) -> Document:
+    """What is not YAML yields None, and the mistake that ended the reading."""
     try:
         node = yaml.compose(text, _Loader)  # a BaseLoader: builds no objects
         sizes: dict[int, int] = {}
-        if node is not None and _size(node, sizes) > _MOST_VALUES:
-            return Document(None, {}, (_too_many(node, sizes),))
-        reader = _Reader(schema)
-        data = None if node is None else reader.value(node, ())
+        if node is None or _size(node, sizes) <= _MOST_VALUES:
+            reader = _Reader()
+            data = None if node is None else reader.value(node, ())
+            return Document(data, reader.lines, tuple(reader.problems))
+        problem = _too_many(node, sizes)
     except yaml.YAMLError as error:
-        return Document(None, {}, (_syntax_problem(error, text),))
+        problem = _syntax_problem(error, text)
     except RecursionError:
-        return Document(
-            None,
-            {},
-            (Problem((), "the brackets or indentation nest too deeply to be a cluster file."),),
-        )
-    return Document(data, reader.lines, tuple(reader.problems))
+        problem = Problem((), "the brackets or indentation nest too deeply to be a cluster file.")
+    return Document(None, {}, (problem,))
 
 
 def _too_many(node: yaml.Node, sizes: dict[int, int]) -> Problem:
@@ -98,7 +94,6 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 
 @dataclass
 class _Reader:
-    schema: Schema
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _open: list[yaml.Node] = field(default_factory=list)
@@ -128,7 +123,7 @@ class _Reader:
                 f"the tag {node.tag.replace(_TAG, '!!')} has no meaning here; remove it.",
             )
             return None
-        as_written = kind != "null" and takes_text(path, self.schema)
+        as_written = kind != "null" and takes_text(path)
         return node.value if as_written else _PLAIN[kind](node.value)
 
     def _sequence(self, node: yaml.SequenceNode, path: KeyPath) -> list[object]:
@@ -136,30 +131,19 @@ class _Reader:
         for child in node.value:
             here = (*path, len(items))
             self.lines[here] = _line(child)
-            if _is_empty(child):
-                self._problem(
-                    child,
-                    here,
-                    "this item of the list is empty; write its value, or '' for an empty text.",
-                )
-            elif (placeholder := _bare_placeholder(child)) is not None:
-                self._problem(
-                    child,
-                    here,
-                    f"YAML takes {placeholder} for a mapping; write it in quotes: '{placeholder}'.",
-                )
+            empty = "this item of the list is empty; write its value, or '' for an empty text."
+            if (wrong := _no_value(child, empty)) is not None:
+                self._problem(child, here, wrong)
             else:
                 items.append(self.value(child, here))
         return items
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         result: dict[str, object] = {}
-        for key_node, child in node.value:
-            if key_node.tag == _TAG + "merge":
-                result |= self._merged(child, path)
         own: dict[str, int] = {}
-        for key_node, child in node.value:
-            if key_node.tag == _TAG + "merge":
+        for key_node, child in sorted(node.value, key=lambda pair: not _is_merge(pair[0])):
+            if _is_merge(key_node):
+                result |= self._merged(child, path)
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 self._problem(
@@ -177,14 +161,9 @@ class _Reader:
                 continue
             self.lines[here] = own[key] = _line(key_node)
             result.pop(key, None)
-            if _is_empty(child):
-                self._problem(key_node, here, "has no value; write one, or remove the line.")
-            elif (placeholder := _bare_placeholder(child)) is not None:
-                self._problem(
-                    key_node,
-                    here,
-                    f"YAML takes {placeholder} for a mapping; write it in quotes: '{placeholder}'.",
-                )
+            wrong = _no_value(child, "has no value; write one, or remove the line.")
+            if wrong is not None:
+                self._problem(key_node, here, wrong)
             else:
                 result[key] = self.value(child, here)
         return result
@@ -213,12 +192,21 @@ def _is_empty(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None
 
 
-def _bare_placeholder(node: yaml.Node) -> str | None:
-    """The placeholder, if this is one without quotes: `{ps_hosts}` is a mapping to YAML."""
+def _is_merge(key: yaml.Node) -> bool:
+    return bool(key.tag == _TAG + "merge")
+
+
+def _no_value(node: yaml.Node, empty: str) -> str | None:
+    """Why this stands for no value: it is `empty`, or a placeholder without quotes: `{ps_hosts}` is
+    a mapping to YAML."""
+    if _is_empty(node):
+        return empty
     if not isinstance(node, yaml.MappingNode) or not node.flow_style or len(node.value) != 1:
         return None
     key, value = node.value[0]
-    return f"{{{key.value}}}" if isinstance(key, yaml.ScalarNode) and _is_empty(value) else None
+    if not isinstance(key, yaml.ScalarNode) or not _is_empty(value):
+        return None
+    return f"YAML takes {{{key.value}}} for a mapping; write it in quotes: '{{{key.value}}}'."
 
 
 # A part of the scanner's message -> an explanation for the author of a cluster file. The first

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from psclust.errors import DamagedFileError, NoRoomError, PsclustError, StartError
-from psclust.plan.build_plan import RemoteHost, Run, build_plan, reached
-from psclust.plan.cluster_layout import ClusterLayout, lay_out
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.diff import compare, must_save, with_terms_of
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
-from psclust.plan.script_facts import ScriptFacts
-from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.plan.variables_home import at_home
 from psclust.rundir.atomic_file import write_required
@@ -30,57 +27,6 @@ from psclust.spec.worker_range import runs_freely
 from psclust.supervise.events import Move, Note, NotMoved, Replace
 from psclust.supervise.slow_workers import describe_slow
 from psclust.transport.api import Transport
-
-# Where every task runs on a remote host.
-_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanInputs:
-    """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name,
-    including lost ones; `launcher`: the machine that started the run, with the variables that
-    planning depends on; `job_restarts`: see `psclust.plan.build_plan.Run`."""
-
-    file: ClusterFile
-    scripts: Mapping[str, ScriptFacts]
-    remote_hosts: Mapping[str, RemoteHost]
-    launcher: HostEnvironment = _HERE
-    job_restarts: int = 0
-
-    def lay_out(
-        self,
-        lost: Sequence[str],
-        kept: Mapping[Task, str] = MappingProxyType({}),
-        absent: Collection[Task] = (),
-    ) -> ClusterLayout:
-        """See `psclust.plan.cluster_layout.lay_out`."""
-        return reached(lay_out(self.file, lost, kept, absent), self.remote_hosts)
-
-    def plan(self, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]) -> Plan:
-        """See `psclust.plan.build_plan.build_plan`."""
-        return build_plan(
-            self.file,
-            layout,
-            self.launcher,
-            run,
-            ports,
-            scripts=self.scripts,
-            remote_hosts=self.remote_hosts,
-        )
-
-    def to_json(self) -> str:
-        """Of the file only what was set, so that its copy says no more."""
-        return _adapter().dump_json(self, exclude_unset=True).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> PlanInputs:
-        return _adapter().validate_json(text)
-
-
-@cache
-def _adapter() -> TypeAdapter[PlanInputs]:
-    return TypeAdapter(PlanInputs)
-
 
 Reserve = Callable[[Sequence[PortRequest]], dict[Task, int]]
 
@@ -186,8 +132,8 @@ def _plan_moved(
     ports |= reserve(
         [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
     )
-    run = Run(folder.id, str(folder.path), inputs.job_restarts)
-    return at_home(with_terms_of(old, inputs.plan(layout, run, ports)), old.home)
+    plan = build_plan(inputs, layout, Run.of(folder), ports)
+    return at_home(with_terms_of(old, plan), old.home)
 
 
 def plan_without(

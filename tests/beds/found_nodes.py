@@ -4,13 +4,14 @@ heterogeneous groups."""
 from __future__ import annotations
 
 from psclust.spec.cluster import Host
-from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.cluster_file import ClusterText
+from psclust.spec.found_hosts import FoundHosts
 
 
-def find_four_nodes(word: str | None) -> FoundHosts | None:
+def find_four_nodes(text: ClusterText) -> FoundHosts | None:
     """As `psclust.spec.found_hosts.FindHosts`: n1 and n2 are group het-0 with 2 CPUs each, n3 and
     n4 het-1 with 8."""
-    if word in (None, LOCAL):
+    if text.hosts is None:
         return None
     hosts = [Host("n1", 2), Host("n2", 2), Host("n3", 8), Host("n4", 8)]
     return FoundHosts(

@@ -8,7 +8,7 @@ import pytest
 
 from psclust.cli.startup_notes import StartupNotes
 from psclust.plan.build_plan import Run, build_plan
-from psclust.plan.cluster_layout import lay_out
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.script_facts import read_facts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.rundir.status import RunStatus, TaskStatus
@@ -28,14 +28,8 @@ def notes_of_silent_ps(source: str, **keys: Any) -> list[str]:
         **{"name": "test", "jobs": {"ps": 1, "worker": 1}, "program": "train.py", **keys}
     )
     here = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
-    plan = build_plan(
-        file,
-        lay_out(file),
-        here,
-        Run("r", "/runs/r"),
-        {},
-        scripts={job: read_facts([source]) for job in file.jobs},
-    )
+    inputs = PlanInputs(file, {job: read_facts([source]) for job in file.jobs}, {}, here)
+    plan = build_plan(inputs, inputs.lay_out(), Run("r", "/runs/r"), {})
     tasks = tuple(
         TaskStatus(
             str(task.task),

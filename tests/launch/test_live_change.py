@@ -12,15 +12,16 @@ from psclust import __version__
 from psclust.errors import UsageError
 from psclust.launch.host_change import HostChange, with_hosts
 from psclust.launch.live_change import LiveRun, find_live_run, with_counts, with_policy
-from psclust.plan.build_plan import Run
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.diff import compare, must_save
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_environment import HostEnvironment
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import ClusterFolder
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
-from psclust.supervise.replan import PlanInputs, write_plan_inputs
+from psclust.supervise.replan import write_plan_inputs
 
 HERE = HostEnvironment({}, "/project", "python", "/shim.so")
 
@@ -42,7 +43,7 @@ def found(tmp_path: Path, file: ClusterFile, status: RunStatus) -> LiveRun:
     cluster = ClusterFolder(tmp_path / "r")
     folder = cluster.new_run()
     inputs = PlanInputs(file, {}, {}, HERE)
-    plan = inputs.plan(inputs.lay_out([]), Run("1", str(folder.path)), {})
+    plan = build_plan(inputs, inputs.lay_out(), Run("1", str(folder.path)), {})
     write_required(folder.plan, plan.to_json())
     write_plan_inputs(folder, inputs)
     return find_live_run(cluster, folder, status)
@@ -108,8 +109,7 @@ def test_what_is_read_back_is_what_was_started(tmp_path: Path) -> None:
         (
             {"placement": {"pin": {"a": 1}}, "jobs": {"ps": 2, "worker": 1}},
             {"ps": 1},
-            "placement.pin.a: there is no ps:1 to hold these variables: the last one is ps:0; "
-            "indices begin at 0.",
+            "placement.pin.a: there is no ps:1: the last task is ps:0; indices begin at 0.",
         ),
     ],
 )
@@ -159,7 +159,7 @@ def test_hosts_that_cannot_change(
 )
 def test_what_needs_a_checkpoint(keys: dict[str, Any], change: dict[str, int], saves: bool) -> None:
     old, new = (
-        inputs.plan(inputs.lay_out([]), Run("1", "/r"), {})
+        build_plan(inputs, inputs.lay_out(), Run("1", "/r"), {})
         for file in (file_of(**keys), with_counts(file_of(**keys), change, name="r"))
         for inputs in [PlanInputs(file, {}, {}, HERE)]
     )
@@ -169,7 +169,7 @@ def test_what_needs_a_checkpoint(keys: dict[str, Any], change: dict[str, int], s
 def test_another_policy_needs_one() -> None:
     file = file_of(input="handed_out")
     old, new = (
-        inputs.plan(inputs.lay_out([]), Run("1", "/r"), {})
+        build_plan(inputs, inputs.lay_out(), Run("1", "/r"), {})
         for inputs in (
             PlanInputs(each, {}, {}, HERE) for each in (file, with_policy(file, "balanced"))
         )

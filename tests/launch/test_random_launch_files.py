@@ -18,13 +18,14 @@ from beds.plans import program_plan
 from psclust.control.network_access import channel_from_elsewhere
 from psclust.errors import PsclustError
 from psclust.launch.footprints import recorded_footprints, write_footprints
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan
 from psclust.reach.made_hosts import remove_hosts
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile
-from psclust.supervise.replan import PlanInputs, read_plan, read_plan_inputs
+from psclust.supervise.replan import read_plan, read_plan_inputs
 
 WORKER = Task("worker", 0)
 PLAN = Plan(

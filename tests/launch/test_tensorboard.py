@@ -123,8 +123,8 @@ def test_without_tensorboard_nothing_is_started(bed: CommandBed) -> None:
     bed.write("psclust.yaml", json.dumps(ALONE))
     said = bed.fails(2, "up", env={"PYTHONPATH": str(bed.folder / "hook")})
     assert said == (
-        "psclust: tensorboard: TensorBoard is not installed beside psclust. "
-        "Install it (pip install 'psclust[tensorboard]'), or leave it out.\n"
+        "psclust: tensorboard: needs 'psclust[tensorboard]', which is not installed beside "
+        "psclust. Install it: pip install 'psclust[tensorboard]'\n"
     )
     assert bed.cluster().current() is None
 

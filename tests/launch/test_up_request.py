@@ -47,6 +47,16 @@ def test_before_the_start_fixed_ports_are_known_and_others_open(folder: Path) ->
     assert request.first_tasks == {"ps": first, "worker": plan[Task("worker", 0)]}
 
 
+def test_tasks_of_an_encrypted_run_have_the_same_address_on_every_host(folder: Path) -> None:
+    jobs = "jobs: {ps: {count: 1, ports: 2300}, worker: {count: 1, ports: 2400}}"
+    for keys, addresses in (
+        ("hosts: a,b", ["127.0.0.1:2300", "127.0.0.1:2400"]),
+        ("hosts: a,b\nencrypt: false", ["a:2300", "b:2400"]),
+    ):
+        plan = request_of(folder, f"{jobs}\n{keys}").plan_before_start()
+        assert [task.address for task in plan.tasks] == addresses
+
+
 def test_nothing_that_is_missing_is_started(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"train\.py: No such file or directory"):
         refuse_what_cannot_start(request_of(folder, "program: train.py"))
@@ -87,7 +97,7 @@ def test_the_chief_of_a_coordinator_script_has_a_slot_and_a_pod(folder: Path) ->
     with pytest.raises(ClusterFileError, match="coordinates the workers"):
         request_of(folder, "program: train.py\nhosts: a:2,b:1")
     (folder / "one.yaml").write_text("program: train.py\nkubernetes: {image: i}")
-    request = read_request("one.yaml", run_dir=str(folder / "runs"), hosts_of=pods_of)
+    request = read_request("one.yaml", run_dir=str(folder / "runs"), find_hosts=pods_of)
     assert [host.name for host in request.file.hosts] == ["chief-0", "ps-0", "worker-0", "worker-1"]
     manifest = read_request("one.yaml", run_dir=str(folder / "runs"), find_hosts=refuse_hosts).file
     assert read_file({VARIABLE: render_file(manifest)}).replication == "coordinator"

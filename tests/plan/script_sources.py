@@ -7,6 +7,7 @@ from typing import Any
 
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import lay_out
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.script_facts import read_facts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -30,4 +31,5 @@ def plan_of(
     file = ClusterFile(**{"name": "test", "jobs": {"ps": 1, "worker": 2}, **keys})
     layout = lay_out(file)
     known = {} if source is None else {entry.name: read_facts([source]) for entry in layout.jobs}
-    return build_plan(file, layout, launcher, Run("r1", "/runs/r1"), ports or {}, scripts=known)
+    inputs = PlanInputs(file, known, {}, launcher)
+    return build_plan(inputs, layout, Run("r1", "/runs/r1"), ports or {})

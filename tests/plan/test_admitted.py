@@ -7,8 +7,8 @@ from dataclasses import replace
 from script_sources import LAUNCHER
 
 from psclust.plan.admitted import admitted
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
-from psclust.plan.cluster_layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
@@ -42,7 +42,8 @@ def _plan(lost: tuple[str, ...] = (), **keys: object) -> Plan:
         name: RemoteHost(replace(LAUNCHER, addresses=(f"10.5.0.{n}",)), "/r", f"10.0.0.{n}")
         for n, name in enumerate("abc", 1)
     }
-    return build_plan(file, lay_out(file, lost), here, Run("r1", "/r"), {}, remote_hosts=remote)
+    inputs = PlanInputs(file, {}, remote, here)
+    return build_plan(inputs, inputs.lay_out(lost), Run("r1", "/r"), {})
 
 
 def _admit(plan: Plan) -> dict[str, str]:
@@ -70,5 +71,6 @@ def test_in_an_encrypted_run_nobody_may_by_address_so_that_hosts_may_join() -> N
         host.name: RemoteHost(LAUNCHER, "/r", "127.0.0.1", f"{host.name}:7000") for host in hosts
     }
     here = replace(LAUNCHER, addresses=("10.0.0.9",))
-    made = build_plan(file, lay_out(file), here, Run("r1", "/r"), {}, remote_hosts=remote)
+    inputs = PlanInputs(file, {}, remote, here)
+    made = build_plan(inputs, inputs.lay_out(), Run("r1", "/r"), {})
     assert set(_admit(made).values()) == {""}

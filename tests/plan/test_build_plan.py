@@ -10,9 +10,9 @@ import pytest
 from script_sources import CLASSIC, LAUNCHER, plan_of
 
 from psclust.errors import UsageError
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
-from psclust.plan.cluster_layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.diff import compare
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import GRPC_OPTIONS, THREADS, HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -123,14 +123,8 @@ def test_connections_outlive_a_cut_that_is_shorter_than_the_lease(
         },
         strict=False,
     )
-    made = build_plan(
-        file,
-        lay_out(file),
-        LAUNCHER,
-        Run("r1", "/runs/r1"),
-        {},
-        remote_hosts={"a": RemoteHost(LAUNCHER, "/runs/r1", "10.0.0.1")},
-    )
+    inputs = PlanInputs(file, {}, {"a": RemoteHost(LAUNCHER, "/runs/r1", "10.0.0.1")}, LAUNCHER)
+    made = build_plan(inputs, inputs.lay_out(), Run("r1", "/runs/r1"), {})
     assert {task.env.get("PSCLUST_PEER_TIMEOUT") for task in made.tasks} == {told}
 
 
@@ -318,9 +312,8 @@ def test_only_a_task_whose_environment_no_other_shares_is_executed() -> None:
 def test_a_program_that_hides_a_module_of_tensorflow_is_executed_and_said_so() -> None:
     facts = ScriptFacts(may_read_role=True, hides="six.py")
     file = ClusterFile(name="t", jobs={"worker": 2}, program="train.py")
-    made = build_plan(
-        file, lay_out(file), LAUNCHER, Run("r", "/r"), PORTS, scripts={"worker": facts}
-    )
+    inputs = PlanInputs(file, {"worker": facts}, {}, LAUNCHER)
+    made = build_plan(inputs, inputs.lay_out(), Run("r", "/r"), PORTS)
     assert {task.preload for task in made.tasks} == {None}
     assert any(note.startswith("six.py in the program's folder hides") for note in made.notes)
 

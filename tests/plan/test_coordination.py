@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from psclust.plan.coordination import coordinated, may_coordinate
-from psclust.plan.script_facts import read_facts
+from psclust.plan.coordination import coordinated
 from psclust.spec.cluster_file import ClusterText
 
 COORDINATES = """
@@ -36,8 +35,7 @@ COUNTS = {"ps": 1, "worker": 2}
 def suited(source: str, **keys: Any) -> tuple[str | None, dict[str, int], str | None]:
     """The replication, the counts of the jobs, and the note."""
     before = ClusterText.model_validate({"jobs": COUNTS, "program": "train.py", **keys})
-    after, note = coordinated(before, "train.py", read_facts([source]))
-    assert note is None or may_coordinate(before, [source])
+    after, note = coordinated(before, "train.py", [source])
     return after.replication, {name: job.count for name, job in after.jobs.items()}, note
 
 
@@ -105,4 +103,4 @@ def test_a_coordinator_script_that_starts_the_servers_gets_a_chief_alone() -> No
 )
 def test_any_other_request_stays_as_it_is(source: str, keys: dict[str, Any]) -> None:
     before = ClusterText.model_validate({"jobs": COUNTS, "program": "train.py", **keys})
-    assert coordinated(before, "train.py", read_facts([source])) == (before, None)
+    assert coordinated(before, "train.py", [source]) == (before, None)

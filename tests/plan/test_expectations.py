@@ -11,6 +11,7 @@ from script_sources import LAUNCHER
 
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import lay_out
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.load import load
@@ -24,7 +25,7 @@ def plan_of(folder: Path, text: str) -> Plan:
     layout = lay_out(file)
     requests = layout.port_requests(file.ports)
     ports = {request.task: 2000 + number for number, request in enumerate(requests)}
-    return build_plan(file, layout, LAUNCHER, Run("r", "/runs/r"), ports)
+    return build_plan(PlanInputs(file, {}, {}, LAUNCHER), layout, Run("r", "/runs/r"), ports)
 
 
 def worker(folder: Path, text: str) -> TaskPlan:

@@ -12,6 +12,7 @@ from beds.found_nodes import find_four_nodes
 from psclust.cli.verbs.plan import render_plan
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import lay_out
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.load import load
@@ -31,7 +32,8 @@ def plan_of(path: Path) -> Plan:
         entry.task: int(entry.wanted) if entry.wanted.isdigit() else 30000 + number
         for number, entry in enumerate(requests)
     }
-    return build_plan(file, layout, LAUNCHER, Run("20260101-000000-abcdef", "/runs/r"), ports)
+    run = Run("20260101-000000-abcdef", "/runs/r")
+    return build_plan(PlanInputs(file, {}, {}, LAUNCHER), layout, run, ports)
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)

@@ -6,6 +6,7 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.plan.task_environment import passed
+from psclust.spec.env_file import parse_env_file
 
 ENVIRON = {
     "HF_TOKEN": "t",
@@ -32,14 +33,14 @@ ENVIRON = {
     ],
 )
 def test_what_is_named_is_passed_and_nothing_else(patterns: list[str], names: list[str]) -> None:
-    assert passed(ENVIRON, patterns, None) == {name: ENVIRON[name] for name in names}
+    assert passed(ENVIRON, patterns, {}) == {name: ENVIRON[name] for name in names}
 
 
 def test_a_file_gives_variables_too_and_those_that_are_passed_win() -> None:
     text = (
         "# keys\nexport A = 1\nB='two words' \nC=\"#3\"\nD=a=b # no comment\nHF_TOKEN=old\n\nA=2\n"
     )
-    assert passed(ENVIRON, ["HF_TOKEN"], text) == {
+    assert passed(ENVIRON, ["HF_TOKEN"], parse_env_file(text, ".env")) == {
         "A": "2",
         "B": "two words",
         "C": "#3",
@@ -50,5 +51,5 @@ def test_a_file_gives_variables_too_and_those_that_are_passed_win() -> None:
 
 def test_a_bad_line_is_named_and_its_value_is_not_shown() -> None:
     with pytest.raises(ClusterFileError) as caught:
-        passed({}, [], "A=1\nsecret\n", where="/x/.env")
+        parse_env_file("A=1\nsecret\n", "/x/.env")
     assert caught.value.problems == ("/x/.env:2: there is no = in this line; write NAME=VALUE.",)

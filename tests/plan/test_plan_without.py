@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from psclust.errors import NoRoomError
-from psclust.plan.build_plan import RemoteHost, Run
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.diff import compare
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -23,7 +24,6 @@ from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH
 from psclust.supervise.events import Replace
 from psclust.supervise.replan import (
-    PlanInputs,
     plan_elsewhere,
     plan_without,
     write_plan_inputs,
@@ -56,7 +56,7 @@ class Elastic:
     def start(self, *lost: str) -> Plan:
         layout = self.inputs.lay_out(lost)
         run = Run(self.folder.id, str(self.folder.path))
-        return self.inputs.plan(layout, run, self.reserve(layout.port_requests("auto")))
+        return build_plan(self.inputs, layout, run, self.reserve(layout.port_requests("auto")))
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         return {request.task: next(self.ports) for request in requests}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from strict_schemas import check_core
 
-from psclust.errors import ClusterFileError, UsageError
+from psclust.errors import ClusterFileError
 from psclust.plan.cluster_layout import lay_out
 from psclust.pods.agent_pods import largest, pod_objects, pods_of
 from psclust.spec.cluster_file import ClusterFile
@@ -30,7 +30,7 @@ IMAGE = (
 def read(folder: Path, text: str) -> ClusterFile:
     path = folder / "cluster.yaml"
     path.write_text(text, encoding="utf-8")
-    return load(path, default_name="x", rules=[check_for_pods], hosts_of=pods_of)
+    return load(path, default_name="x", rules=[check_for_pods], find_hosts=pods_of)
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
@@ -107,10 +107,9 @@ def test_the_largest_quantity_is_found_across_units(given: list[str], expected: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("hosts: a\n", "1: hosts: Kubernetes chooses the hosts of pods; remove the hosts here."),
-        (
-            "hosts: local\n",
-            "1: hosts: Kubernetes chooses the hosts of pods; remove the hosts here.",
+        *(
+            (text, "1: hosts: Kubernetes chooses the hosts of pods; remove the hosts here.")
+            for text in ("hosts: a\n", "hosts: slurm\n", "hosts: local\n")
         ),
         ("reach_by: ssh\n", "1: reach_by: pods are reached through Kubernetes; remove this."),
     ],
@@ -119,14 +118,6 @@ def test_hosts_of_another_kind_are_refused(text: str, said: str, tmp_path: Path)
     with pytest.raises(ClusterFileError) as caught:
         read(tmp_path, f"{text}kubernetes: {{image: a}}\n")
     assert list(caught.value.problems) == [f"{tmp_path / 'cluster.yaml'}:{said}"]
-
-
-def test_the_nodes_of_an_allocation_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError,
-        match="hosts: slurm: Kubernetes chooses the hosts of pods; remove the hosts here",
-    ):
-        read(tmp_path, "hosts: slurm\nkubernetes: {image: a}\n")
 
 
 def test_a_queue_belongs_to_a_manifest(tmp_path: Path) -> None:

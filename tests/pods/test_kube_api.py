@@ -43,7 +43,7 @@ def read(folder: Path, more: str = "") -> ClusterFile:
         f"name: d\njobs: {{ps: 1, worker: 2}}\nkubernetes: {{image: a, start: 0.1{more}}}\n",
         encoding="utf-8",
     )
-    return load(path, default_name="x", rules=[check_for_pods], hosts_of=pods_of)
+    return load(path, default_name="x", rules=[check_for_pods], find_hosts=pods_of)
 
 
 def refusal(server: KubeServer, folder: Path, **config: str) -> str:

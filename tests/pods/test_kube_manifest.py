@@ -19,7 +19,7 @@ from strict_schemas import check_core, check_job_set, check_rules_of_jobs
 from psclust.errors import ClusterFileError
 from psclust.pods.file_in_pod import read_file
 from psclust.pods.kube_manifest import manifest, notes, render
-from psclust.spec.cluster_file import ClusterFile, json_schema
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
 from psclust.spec.load import Override, load
 from psclust.spec.yaml_lines import read_yaml
@@ -51,7 +51,7 @@ kubernetes:
 
 
 def read(text: str, *overrides: Override) -> ClusterFile:
-    data = read_yaml(text, json_schema()).data
+    data = read_yaml(text).data
     assert isinstance(data, dict)
     given = [Override("text", (key,), value) for key, value in data.items()]
     return load(

@@ -128,7 +128,7 @@ def test_the_run_has_the_id_of_its_jobset() -> None:
             {"PSCLUST_FILE": PROGRAM},
             "ps",
             2,
-            "ps:2: ps has 2 tasks, the last one is ps:1; indices begin at 0.",
+            "there is no ps:2: the last task is ps:1; indices begin at 0.",
         ),
         (
             {"PSCLUST_FILE": PROGRAM},

@@ -33,7 +33,7 @@ def file_of(folder: Path, text: str) -> ClusterFile:
         path,
         default_name="digits",
         rules=[check_file],
-        hosts_of=nodes_of,
+        find_hosts=nodes_of,
         array_task=ARRAY_TASK,
     )
 

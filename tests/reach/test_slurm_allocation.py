@@ -11,7 +11,7 @@ import pytest
 from psclust.errors import ClusterFileError, UsageError
 from psclust.reach.slurm.allocation import expand_counts, find_allocation, srun_environment
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
 
@@ -84,9 +84,7 @@ def test_srun_gets_no_option_by_its_environment() -> None:
     assert srun_environment(given, "17") == kept
 
 
-def two_nodes(word: str | None) -> FoundHosts | None:
-    if word == "local":
-        return None
+def two_nodes(text: ClusterText) -> FoundHosts:
     return FoundHosts(
         "slurm", [Host("n1", 2), Host("n2", 4)], "found", {"het-0": ["n1"], "het-1": ["n2"]}
     )
@@ -134,7 +132,7 @@ def test_a_group_stands_for_its_nodes(tmp_path: Path) -> None:
 
 
 def test_a_refusal_names_the_key_or_the_flag(tmp_path: Path) -> None:
-    def refuse(word: str | None) -> FoundHosts | None:
+    def refuse(text: ClusterText) -> FoundHosts:
         raise UsageError("no.")
 
     with pytest.raises(ClusterFileError, match=r"x\.yaml:2: hosts: no\."):

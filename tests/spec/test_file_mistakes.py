@@ -63,12 +63,12 @@ MISTAKES = {
         "1: jobs.ps.script: unknown key; write run: [python, ps.py, --x, 1] instead."
     ),
     "jobs: {ps: {program: ps.py}}": (
-        "1: jobs.ps.program: unknown key; program belongs to the whole file; "
-        "for this job alone write run: [python, ps.py]."
+        "1: jobs.ps.program: unknown key; program belongs to the whole file: "
+        "write it without indentation, or for this job alone run: [python, ps.py]."
     ),
     "jobs: {ps: {program: [./serve, 1]}}": (
-        "1: jobs.ps.program: unknown key; program belongs to the whole file; "
-        "for this job alone write run: [./serve, 1]."
+        "1: jobs.ps.program: unknown key; program belongs to the whole file: "
+        "write it without indentation, or for this job alone run: [./serve, 1]."
     ),
     "jobs: {ps: {role_by: none}}": (
         "1: jobs.ps.role_by: unknown key; role_by belongs to the whole "

@@ -43,11 +43,11 @@ BAD = {
     "a,,b": "a host is missing beside a comma; remove the comma or name the host.",
     "a:0": "'a:0': 0 slots leave no room for a task; give at least one slot or leave the host out.",
     "a:": (
-        "'a:': nothing stands after the colon; write slots (below 1024, "
+        "'a:': no number stands after the colon; write slots (below 1024, "
         "as in host:4) or the SSH port."
     ),
     "a:x": (
-        "'a:x': 'x' after the colon is not a number; write slots (below 1024, "
+        "'a:x': no number stands after the colon; write slots (below 1024, "
         "as in host:4) or the SSH port."
     ),
     "a:70000": (
@@ -92,9 +92,9 @@ BAD = {
     "a slots=4 max_slots=2": (
         "'a slots=4 max_slots=2': slots=4 is more than max_slots=2; lower slots."
     ),
-    "a:2,a:3": "'a:3': a is listed already; name each host once, with all its slots: a:5",
-    "a,a:2": "'a:2': a is listed already; name each host once, with all its slots: a:3",
-    "u@a,v@a": "'v@a': a is listed already; name each host once, with all its slots: a:2",
+    "a:2,a:3": "'a:3': a is listed already; name each host once, with all its slots: a slots=5",
+    "a,a:2": "'a:2': a is listed already; name each host once, with all its slots: a slots=3",
+    "u@a,v@a": "'v@a': a is listed already; name each host once, with all its slots: a slots=2",
 }
 
 
@@ -154,7 +154,7 @@ def test_all_mistakes_of_a_hostfile_come_at_once_with_their_lines() -> None:
         "hosts.txt:5: 'd slts=3': unknown key 'slts'; did you mean slots?",
         "hosts.txt:6: 'node[04-01]': the range 04-01 runs backwards; write [01-04].",
         (
-            "hosts.txt:7: 'f:': nothing stands after the colon; write slots (below 1024, "
+            "hosts.txt:7: 'f:': no number stands after the colon; write slots (below 1024, "
             "as in host:4) or the SSH port."
         ),
         (

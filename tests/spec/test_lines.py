@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from psclust.spec.cluster_file import json_schema
 from psclust.spec.yaml_lines import Document, read_yaml
 
 
 def read(text: str) -> Document:
-    return read_yaml(text, json_schema())
+    return read_yaml(text)
 
 
 SYNTAX = {

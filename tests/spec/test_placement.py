@@ -101,10 +101,7 @@ def test_a_flag_changes_the_policy_and_keeps_the_rest(text: str, tmp_path: Path)
         ),
         (
             "placement: {pin: {'emb/*': 2}}",
-            (
-                "placement.pin.emb/*: there is no ps:2 to hold these variables: "
-                "the last one is ps:1; indices begin at 0."
-            ),
+            "placement.pin.emb/*: there is no ps:2: the last task is ps:1; indices begin at 0.",
         ),
     ],
 )

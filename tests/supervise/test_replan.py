@@ -11,7 +11,8 @@ import pytest
 from pretence import Pretence, supervised
 
 from psclust.errors import StartError, UsageError
-from psclust.plan.build_plan import RemoteHost, Run
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.plan_inputs import PlanInputs, RemoteHost
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -19,7 +20,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, Deadlines
-from psclust.supervise.replan import PlanInputs, write_plan_inputs
+from psclust.supervise.replan import write_plan_inputs
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import wait_until
 
@@ -64,13 +65,13 @@ def live(tmp_path: Path) -> Iterator[Live]:
         name: RemoteHost(HostEnvironment({}, "/", "python", "shim"), f"/{name}", f"10.0.0.{number}")
         for number, name in enumerate("abcd", 1)
     }
-    inputs = PlanInputs(file, {}, remote_hosts)
+    inputs = PlanInputs(file, {}, remote_hosts, HostEnvironment({}, "", "", None))
     with supervised(tmp_path, Pretence) as transport:
         supervisor = transport.supervisor
         folder = supervisor.folder
         write_plan_inputs(folder, inputs)
         run = Run(folder.id, str(folder.path))
-        plan = inputs.plan(inputs.lay_out([]), run, {PS: 2000, WORKER: 2001})
+        plan = build_plan(inputs, inputs.lay_out(), run, {PS: 2000, WORKER: 2001})
         supervisor.apply(plan)
         found = Live(folder, supervisor, transport, plan)
         found.wait_for(ps="a", worker="b")

@@ -26,7 +26,7 @@ from psclust.launch.program_variables import PlannedPlacement, planned_placement
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
 from psclust.placement.link_speed import LinkSpeed
-from psclust.plan.cluster_layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.diff import Changes, compare, must_save
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.plan.variables_home import follow
@@ -184,11 +184,11 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     folder = request.cluster.current() if running else None
     if running is None or folder is None:
         return request.plan_before_start()
-    inputs = read_plan_inputs(folder)
-    remote_hosts = inputs.remote_hosts if inputs else {}
+    recorded = read_plan_inputs(folder)
+    inputs = request.inputs(recorded.remote_hosts if recorded else {})
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
-    layout = lay_out(request.file, running.lost, running.hosts)
-    return follow(running, request.plan(folder, ports, remote_hosts, layout))
+    layout = inputs.lay_out(running.lost, running.hosts)
+    return follow(running, build_plan(inputs, layout, Run.of(folder), ports))
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:
