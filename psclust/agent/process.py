@@ -14,14 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psclust
 from psclust.agent import guard
-from psclust.agent.access import Identity
+from psclust.agent.access import server_credentials
 from psclust.agent.addresses import every_own_address, network, own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.failed_threads import end_when_threads_fail
+from psclust.forward.tls import Identity
 from psclust.plan.task_environment import (
     HostEnvironment,
     library_environment,
@@ -30,6 +31,7 @@ from psclust.plan.task_environment import (
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
+from psclust.spec.typed_json import build, parse_json
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import add_secure_port
 from psclust.transport.process_stat import START_TICKS, stat_fields
@@ -75,21 +77,12 @@ class AgentRequest:
     version: str = psclust.__version__
 
     def to_json(self) -> str:
-        forwarder = self.forwarder.to_json() if self.forwarder else None
-        identity = self.identity.to_json()
-        return json.dumps({**self.__dict__, "identity": identity, "forwarder": forwarder})
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> AgentRequest:
-        data: dict[str, Any] = json.loads(text)
-        return cls(
-            **{
-                **data,
-                "identity": Identity.from_json(data["identity"]),
-                "warm": tuple(data["warm"]),
-                "forwarder": Identity.from_json(data["forwarder"]) if data["forwarder"] else None,
-            }
-        )
+        """Raises ValueError."""
+        return build(cls, parse_json(text))
 
 
 @dataclass(frozen=True)
@@ -106,7 +99,6 @@ class AgentReply:
     pid: int
     address: str
     port: int
-    version: str
     python: str
     folder: str
     shim: str | None
@@ -122,8 +114,8 @@ class AgentReply:
 
     @classmethod
     def from_json(cls, text: str) -> AgentReply:
-        data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "addresses": tuple(data["addresses"])})
+        """Raises ValueError."""
+        return build(cls, parse_json(text))
 
 
 def main() -> int:
@@ -131,7 +123,7 @@ def main() -> int:
     exit code of the error."""
     try:
         sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         sys.stderr.write(
             "`psclust up` starts agents, with their settings on standard input; "
             f"these are not valid: {error}\n"
@@ -212,11 +204,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
     service = AgentService(agent, forwarder)
     serve_agent(service, server)
-    identity = request.identity
-    credentials = grpc.ssl_server_credentials(
-        [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
-    )
     address = choose_address(request)
+    credentials = server_credentials(request.identity)
     port = add_secure_port(server, credentials, address, request.ports)
     server.start()
     reply = _reply((address, port), folder, here, forwarder)
@@ -243,7 +232,6 @@ def _reply(
     return AgentReply(
         os.getpid(),
         *listens,
-        psclust.__version__,
         sys.executable,
         str(folder.path),
         here.shim,
@@ -260,10 +248,8 @@ def _forwarder(request: AgentRequest) -> ForwarderProcess | None:
     if request.forwarder is None:
         return None
     from psclust.forward.forwarder_process import ForwarderProcess
-    from psclust.forward.tls import Credentials
 
-    credentials = Credentials.from_json(request.forwarder.to_json())
-    return ForwarderProcess(credentials, tls_library(), request.lease_s, request.ports)
+    return ForwarderProcess(request.forwarder, tls_library(), request.lease_s, request.ports)
 
 
 def choose_address(request: AgentRequest) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import grpc
 
-from psclust.agent.access import AgentAccess, server_name
+from psclust.agent.access import AgentAccess, channel_credentials, server_name
 from psclust.reach.connections import Tunnel
 from psclust.reach.ways import open_tunnel
 
@@ -27,17 +27,15 @@ class AgentChannel:
 
     def __init__(self, access: AgentAccess) -> None:
         self._tunnel = _tunnel(access)
-        identity = access.identity
-        credentials = grpc.ssl_channel_credentials(
-            identity.authority, identity.key, identity.certificate
-        )
         options = [
             *_OPTIONS,
             *([] if self._tunnel else _DIRECT),
             ("grpc.ssl_target_name_override", server_name(access.host)),
         ]
         self.channel = grpc.secure_channel(
-            self._tunnel.address if self._tunnel else access.target, credentials, options=options
+            self._tunnel.address if self._tunnel else access.target,
+            channel_credentials(access.identity),
+            options=options,
         )
 
     def close(self) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from psclust.agent.access import Identity, server_name
+from psclust.agent.access import server_name
 from psclust.agent.addresses import network
 from psclust.control.agent_client import AgentClient
 from psclust.errors import StartError
 from psclust.forward.forwarder_process import ForwarderProcess
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials
+from psclust.forward.tls import Identity
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import parse_port_range
@@ -106,8 +106,7 @@ class ForwardedPorts:
 
     def _forwarder(self, client: Identity) -> ForwarderProcess:
         if self._here is None:
-            credentials = Credentials.from_json(client.to_json())
-            self._here = ForwarderProcess(credentials, tls_library(), _LIMIT_S, None)
+            self._here = ForwarderProcess(client, tls_library(), _LIMIT_S, None)
         return self._here
 
 

@@ -21,7 +21,7 @@ from psclust import framing
 from psclust.errors import StartError
 from psclust.forward import wires
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials, expected_tls
+from psclust.forward.tls import Identity, expected_tls
 from psclust.spec.tensorflow_builds import LIBRARY
 from psclust.transport.ports import listen_in
 
@@ -44,7 +44,7 @@ class ForwarderProcess:
 
     def __init__(
         self,
-        credentials: Credentials,
+        identity: Identity,
         native: str | None,
         peer_timeout_s: float,
         ports: str | None,
@@ -53,7 +53,7 @@ class ForwarderProcess:
         self.tls = expected_tls(native, tensorflow)
         self._first = json.dumps(
             {
-                "credentials": asdict(credentials),
+                "identity": asdict(identity),
                 "native": native,
                 "tensorflow": tensorflow,
                 "peer_timeout_s": peer_timeout_s,

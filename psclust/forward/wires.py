@@ -10,7 +10,7 @@ import secrets
 import socket
 import struct
 
-from psclust.forward.tls import LIMIT_S, Credentials
+from psclust.forward.tls import LIMIT_S, Identity
 
 _OWNER = struct.Struct("3i")  # struct ucred: process, user, group
 _NUMBER = struct.Struct("!Q")
@@ -42,11 +42,9 @@ def stay(task: socket.socket) -> None:
     task.recv(1)
 
 
-def answer(
-    task: socket.socket, peer: str, credentials: Credentials, sock: socket.socket | None
-) -> None:
+def answer(task: socket.socket, peer: str, identity: Identity, sock: socket.socket | None) -> None:
     """peer: whose certificate to ask for; empty: `sock` is of this host."""
-    texts = peer, credentials.key, credentials.certificate, credentials.authority
+    texts = peer, identity.key, identity.certificate, identity.authority
     message = "".join(f"{text}\0" for text in texts).encode()
     if sock is not None:
         sock.setblocking(True)

@@ -14,10 +14,11 @@ from typing import Any
 import psclust
 from beds.hosts import BedHost, HostBed
 from beds.plans import program_plan
-from psclust.agent.access import AgentAccess, Identity
+from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
+from psclust.forward.tls import Identity
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Host, Task
 from psclust.testing.wait import wait_until

@@ -37,7 +37,7 @@ class Network:
 
 def found(network: Network, interface: str | None = None) -> dict[str, str]:
     replies = {
-        host: AgentReply(1, own[0], 4000, "0", "python", "/run", None, {}, 2, (), 0, "")
+        host: AgentReply(1, own[0], 4000, "python", "/run", None, {}, 2, (), 0, "")
         for host, own in network.own.items()
     }
     return common_addresses(network, replies, AgentSettings("n", 30.0, 5.0, interface, {}, {}, {}))
