@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import grpc
@@ -163,7 +163,7 @@ class SupervisorService:
         return self._supervisor.apply(request, save=True).to_json()
 
     def _explain(self, request: object) -> str:
-        return json.dumps([each.to_dict() for each in self._supervisor.inspection.explain()])
+        return json.dumps(list(map(asdict, self._supervisor.inspection.explain())))
 
     def _readings(self, request: object) -> str:
         return json.dumps([each.to_json() for each in self._supervisor.inspection.readings()])

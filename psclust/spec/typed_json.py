@@ -79,7 +79,7 @@ def converter(hint: Any) -> Converter:
     if kind is tuple:
         return _fixed(tuple(map(converter, inner)))
     if kind is Mapping:
-        return _mapping(converter(inner[1]))
+        return _mapping(inner[0], converter(inner[1]))
     raise TypeError(f"no JSON for {hint}")
 
 
@@ -153,11 +153,13 @@ def _fixed(items: tuple[Converter, ...]) -> Converter:
     return convert
 
 
-def _mapping(value: Converter) -> Converter:
-    def convert(data: object) -> dict[str, object]:
+def _mapping(key: Callable[[Any], object], value: Converter) -> Converter:
+    """key: the type of the keys, which are texts in JSON."""
+
+    def convert(data: object) -> dict[object, object]:
         if not isinstance(data, Mapping):
             raise _wrong(data)
-        return {str(name): value(each) for name, each in data.items()}
+        return {key(name): value(each) for name, each in data.items()}
 
     return convert
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from psclust.rundir.task_progress import Progress
+from psclust.spec.typed_json import Measured, build, parse_json
 from psclust.supervise.explain import Seen
 from psclust.supervise.run_state import TaskState
 from psclust.transport.process_facts import ProcessFacts
@@ -31,9 +31,9 @@ class Reading:
     usage: Usage | None = None
     step: int | None = None
     step_age_s: float | None = None
-    examples_per_s: float | None = None
-    loss: float | None = None
-    staleness: float | None = None
+    examples_per_s: Measured | None = None
+    loss: Measured | None = None
+    staleness: Measured | None = None
     barrier_s: float | None = None
     strangers: int | None = None
 
@@ -42,8 +42,8 @@ class Reading:
 
     @classmethod
     def from_json(cls, text: str) -> Reading:
-        data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "usage": Usage.from_dict(data["usage"]) if data["usage"] else None})
+        """Raises ValueError."""
+        return build(cls, parse_json(text))
 
 
 def read_task(
