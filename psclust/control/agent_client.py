@@ -28,7 +28,7 @@ from psclust.agent.lease import (
 from psclust.agent.records import facts_of, plan_message
 from psclust.agent.refusal import Refusal, refusal
 from psclust.control.agent_channel import AgentChannel
-from psclust.control.agent_updates import AgentUpdates, HostListener
+from psclust.control.agent_updates import AgentUpdates
 from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
 from psclust.errors import StartError
 from psclust.forward.route import Route
@@ -36,6 +36,7 @@ from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
+from psclust.supervise.events import Event, HostLost, HostSilent, NotStarted
 from psclust.transport.api import SignalName
 from psclust.transport.faults import Fault
 from psclust.transport.process_facts import HostFacts, Inspected
@@ -71,19 +72,20 @@ class _Request:
 
 class AgentClient:
     """One agent. Three threads of its own send requests, receive updates, and renew the lease. Any
-    thread may call `listen`, `probe` and `inspect`; the rest is for the owner of the transport."""
+    thread may call `listen`, `probe` and `inspect`; the rest is for the owner of the transport.
+    post: takes events of tasks and of their host, on any thread."""
 
     def __init__(
         self,
         access: AgentAccess,
         folder: RunFolder,
-        listener: HostListener,
+        post: Callable[[Event], object],
         suspended: SuspendDetector | None = None,
     ) -> None:
         self.access = access
-        self._listener = listener
+        self._post = post
         self._suspended = suspended or start_suspend_detector()
-        self._updates = AgentUpdates(access.host, folder, listener)
+        self._updates = AgentUpdates(access.host, folder, post)
         self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
         self._channel = AgentChannel(access)
         self._stub = agent_stub(self._channel.channel)
@@ -120,7 +122,7 @@ class AgentClient:
         self._queue(
             self._stub.Start,
             request,
-            lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"),
+            lambda reason: self._post(NotStarted(plan.task, f"{self.access.host}: {reason}")),
         )
 
     def signal(self, task: Task, signal: SignalName) -> None:
@@ -260,7 +262,7 @@ class AgentClient:
             stopping=stopping,
         )
         if loss is not None and self._enter(Contact.LOST, loss.reason):
-            self._listener.host_lost(self.access.host, loss.reason, all_hosts=loss.all_hosts)
+            self._post(HostLost(self.access.host, loss.reason, loss.all_hosts))
 
     def _enter(self, contact: Contact, why: str = "") -> bool:
         """Whether that is a change."""
@@ -278,7 +280,7 @@ class AgentClient:
             self._changed.notify_all()
         LOG.info("%s: %s%s", self.access.host, contact.value, f" ({why})" if why else "")
         if contact in (Contact.CONNECTED, Contact.DISCONNECTED):
-            self._listener.host_silent(self.access.host, contact is Contact.DISCONNECTED)
+            self._post(HostSilent(self.access.host, contact is Contact.DISCONNECTED))
         return True
 
     def _is_over(self) -> bool:

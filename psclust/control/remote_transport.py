@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from psclust.agent.access import AgentAccess
 from psclust.control.agent_client import AgentClient
-from psclust.control.agent_updates import HostListener
 from psclust.control.forwarded_ports import ForwardedPorts
 from psclust.control.suspend_detector import start_suspend_detector
 from psclust.errors import PsclustError
@@ -19,6 +18,7 @@ from psclust.rundir.agents_file import keep_agents, mark_detached
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
+from psclust.supervise.events import Event
 from psclust.transport.api import Output, SignalName, Transport
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.local_transport import LocalTransport
@@ -32,10 +32,12 @@ class RemoteTransport(Transport):
     agent. Like every Transport it is called on one thread, the supervisor's; other threads may call
     `probe` and `listen` of the clients that `agents` returns."""
 
-    def __init__(self, local: LocalTransport, folder: RunFolder, listener: HostListener) -> None:
+    def __init__(
+        self, local: LocalTransport, folder: RunFolder, post: Callable[[Event], object]
+    ) -> None:
         self._local = local
         self._folder = folder
-        self._listener = listener
+        self._post = post
         self._agents: dict[str, AgentClient] = {}
         self._hosts: dict[Task, str] = {}
         self._forwarded = ForwardedPorts()
@@ -46,7 +48,7 @@ class RemoteTransport(Transport):
         for access in agents:
             earlier = self._agents.get(access.host)
             self._agents[access.host] = AgentClient(
-                access, self._folder, self._listener, self._suspended
+                access, self._folder, self._post, self._suspended
             )
             if earlier is not None:
                 earlier.stop()

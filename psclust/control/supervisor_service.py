@@ -185,7 +185,7 @@ class SupervisorService:
         if agent is None and fault.pid is None:
             raise UsageError(f"{host}: only links of other hosts are cut and slowed.")
         agent.inject(fault) if agent else make_fault(fault)
-        self._supervisor.note(what)
+        self._supervisor.post(events.Note(what))
         self._supervisor.call(lambda: None)  # the note is on disk before a fault hits this process
         return _DONE
 

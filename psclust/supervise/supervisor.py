@@ -119,18 +119,6 @@ class Supervisor:
         """For the sampler."""
         self.soon(lambda: self._judge(readings))
 
-    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        self.post(events.HostLost(host, reason, all_hosts))
-
-    def host_leaves(self, host: str, reason: str) -> None:
-        self.post(events.HostLeaves(host, reason, goes=True))
-
-    def note(self, text: str) -> None:
-        self.post(events.Note(text))
-
-    def host_silent(self, host: str, silent: bool) -> None:
-        self.post(events.HostSilent(host, silent))
-
     def deadlines(self) -> Deadlines | None:
         """None before the first plan."""
         return self._state.plan.deadlines if self._state.plan else None

@@ -106,7 +106,8 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(
     double, access = agent
     folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
     supervisor = Supervisor(folder, "run")
-    transport = RecordedTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    local = LocalTransport(supervisor, {}, {}, log=2)
+    transport = RecordedTransport(local, folder, supervisor.post)
     owner: list[int] = []
 
     def supervise() -> None:
@@ -152,7 +153,7 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(
 def test_a_request_after_the_end_of_the_run_is_refused(tmp_path: Path) -> None:
     folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
     supervisor = Supervisor(folder, "run")
-    transport = RemoteTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    transport = RemoteTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor.post)
     supervisor.post(events.Stop("the test", ok=True, exit_code=0))
     assert supervisor.run(transport).ended
     server = serve(supervisor, transport, folder, threading.Event())
