@@ -22,7 +22,7 @@ from psclust.supervise.events import Event
 from psclust.transport.api import Output, SignalName, Transport
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.local_transport import LocalTransport
-from psclust.transport.process_facts import HostFacts, Inspected, inspect_host
+from psclust.transport.process_facts import HostFacts, Inspected, Inspector, inspect_host
 
 _T = TypeVar("_T")
 
@@ -117,9 +117,7 @@ class RemoteTransport(Transport):
         agent = self._agent(plan.task)
         return agent.tasks.serving(plan.task) if agent else self._local.serving(plan)
 
-    def inspector(
-        self,
-    ) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
+    def inspector(self) -> Inspector:
         agents, gpus, folder = self.agents(), self._gpus, self._folder
 
         def inspect(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.python_activity import Activity, Whereabouts, input_thread, whereabouts
@@ -38,8 +39,8 @@ class Seen:
 @dataclass(frozen=True)
 class Evidence:
     """seen: of programs. printed: when a program's output last grew. tails: the last output of each
-    task. hosts: by name; a host that did not answer is missing. now: on the clock of `state`, as
-    all times."""
+    task. hosts: by name; a host that did not answer is missing. progress: as programs have just
+    reported it. now: on the clock of `state`, as all times."""
 
     state: RunState
     now: float
@@ -47,6 +48,7 @@ class Evidence:
     tails: Mapping[Task, bytes] = field(default_factory=dict)
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
     printed: Mapping[Task, float] = field(default_factory=dict)
+    progress: Mapping[Task, Progress] = field(default_factory=dict)
 
     def process(self, entry: TaskState) -> ProcessFacts:
         host = self.hosts.get(entry.plan.host)

@@ -34,12 +34,13 @@ from psclust.supervise.memory_growth import MemoryGrowth
 from psclust.supervise.pace import Pace
 from psclust.supervise.reading import Reading
 from psclust.supervise.run_end import is_training_over
-from psclust.supervise.run_inspection import Inspector, RunInspection
+from psclust.supervise.run_inspection import RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.slow_workers import SlowWorkers
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import transition
 from psclust.transport.api import Output, Transport
+from psclust.transport.process_facts import Inspector
 
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -95,7 +96,7 @@ class Supervisor:
         self._memory = MemoryGrowth()
         self._slow = SlowWorkers()
         self._over = threading.Event()
-        self.inspection = RunInspection(self._mailbox, self, self._over)
+        self.inspection = RunInspection(self._mailbox, self._known, self._over)
 
     # ------------------------------------------------ any thread may call; a Listener of transports
 
@@ -273,21 +274,23 @@ class Supervisor:
             event, last_lines=tail(self._transport.output(event.task).tail, _FAILURE_LINES)
         )
 
-    def evidence(self) -> Evidence:
-        """Without what is found on the hosts."""
-        tails = {task: self._transport.output(task).tail for task in self._state.tasks}
-        printed = {task: at for task, (_, at) in self._printed.items()}
-        return Evidence(self._state, time.monotonic(), dict(self._seen), tails, printed=printed)
+    def _known(self) -> tuple[Evidence, Inspector]:
+        evidence = Evidence(
+            self._state,
+            time.monotonic(),
+            dict(self._seen),
+            tails={task: self._transport.output(task).tail for task in self._state.tasks},
+            printed={task: at for task, (_, at) in self._printed.items()},
+            progress={task: found for task in self._state.tasks if (found := self._progress(task))},
+        )
+        return evidence, self._transport.inspector()
 
-    def progress(self, task: Task) -> Progress | None:
+    def _progress(self, task: Task) -> Progress | None:
         """As its program last reported it."""
         try:
             return Progress.from_json(self._transport.progress(task) or "")
         except ValueError:
             return None
-
-    def inspector(self) -> Inspector:
-        return self._transport.inspector()
 
     def _refuse_lost(self, plan: Plan, joined: Sequence[str]) -> None:
         lost = set(self._state.given_up) - {*plan.lost, *joined}
@@ -344,7 +347,7 @@ class Supervisor:
             or entry.stage is Stage.FINISHED
         ):
             return
-        progress = self.progress(entry.plan.task)
+        progress = self._progress(entry.plan.task)
         if progress is None:
             return
         seen = self._seen.get(entry.plan.task)
