@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from psclust.agent import agent_pb2 as pb
 from psclust.agent.event_log import EventLog
 from psclust.agent.lease import AgentLease, clock, granted_s
+from psclust.agent.records import task_id
 from psclust.errors import PsclustError
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
-from psclust.supervise import events
 from psclust.supervise.mailbox import Mailbox
 from psclust.transport.api import Output, SignalName
 from psclust.transport.local_transport import LocalTransport
@@ -80,16 +81,16 @@ class Agent:
     # ---- from any thread
 
     def started(self, task: Task, pid: int) -> None:
-        self.event_log.add(events.Started(task, pid))
+        self.event_log.add(pb.Event(task=task_id(task), started=pid))
         self._mailbox.soon(lambda: self._mark_started(task))
 
     def not_started(self, task: Task, reason: str) -> None:
         self._mark_ended(task)
-        self.event_log.add(events.NotStarted(task, reason))
+        self.event_log.add(pb.Event(task=task_id(task), not_started=reason))
 
     def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
         self._mark_ended(task)
-        self.event_log.add(events.Exited(task, code, out_of_memory=out_of_memory))
+        self.event_log.add(pb.Event(task=task_id(task), exited=code, out_of_memory=out_of_memory))
 
     def soon(self, work: Callable[[], None]) -> None:
         self._mailbox.soon(work)
@@ -228,7 +229,7 @@ class Agent:
         for entry in self._tasks.values():
             if entry.awaited and self._transport.serving(entry.plan):
                 entry.serving = True
-                self.event_log.add(events.Serving(entry.plan.task))
+                self.event_log.add(pb.Event(task=task_id(entry.plan.task), serving=True))
 
     def _end_all(self) -> None:
         signals: tuple[SignalName, ...] = ("TERM", "KILL")

@@ -14,7 +14,7 @@ import grpc
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.addresses import every_own_address
 from psclust.agent.agent import Agent, StoppingError
-from psclust.agent.records import facts_message, plan_of
+from psclust.agent.records import facts_message, plan_of, task_of
 from psclust.agent.refusal import refuse
 from psclust.agent.update_stream import stream_updates
 from psclust.errors import PsclustError, UsageError
@@ -28,7 +28,6 @@ from psclust.plan.request_checks import (
     check_moment,
     check_port_requests,
     check_ports,
-    check_task,
     check_task_name,
     check_task_plan,
 )
@@ -94,7 +93,7 @@ class AgentService:
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Empty:
         with _refusing(context):
-            task = _task(request.task)
+            task = task_of(request.task)
         with _retried_when_stopping(context):
             self._agent.signal(task, _signal(request))
         return pb.Empty()
@@ -197,10 +196,3 @@ def _signal(request: pb.SignalRequest) -> SignalName:
     if request.kill:
         return "KILL"
     return "USR1" if request.usr1 else "USR2" if request.usr2 else "TERM"
-
-
-def _task(message: pb.TaskId) -> Task:
-    """Raises UsageError."""
-    task = Task(message.job, message.index)
-    check_task(task)
-    return task

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from psclust.agent import agent_pb2 as pb
+from psclust.plan.request_checks import check_task
 from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.gpu_usage import GpuUsage
@@ -15,14 +16,26 @@ from psclust.transport.strangers import Strangers
 from psclust.transport.task_usage import Usage
 
 
+def task_id(task: Task) -> pb.TaskId:
+    return pb.TaskId(job=task.job, index=task.index)
+
+
+def task_of(message: pb.TaskId) -> Task:
+    """Raises UsageError."""
+    task = Task(message.job, message.index)
+    check_task(task)
+    return task
+
+
 def plan_message(plan: TaskPlan) -> pb.TaskPlan:
     return pb.TaskPlan(**_given(asdict(plan)))
 
 
 def plan_of(message: pb.TaskPlan) -> TaskPlan:
+    """Raises UsageError where it names no tasks."""
     policy = message.restart
     return TaskPlan(
-        task=_task(message.task),
+        task=task_of(message.task),
         host=message.host,
         address=_optional(message, "address"),
         argv=tuple(message.argv),
@@ -31,7 +44,7 @@ def plan_of(message: pb.TaskPlan) -> TaskPlan:
         preload=_optional(message, "preload"),
         role=message.role,
         serves=message.serves,
-        needs=tuple(map(_task, message.needs)),
+        needs=tuple(map(task_of, message.needs)),
         decides=message.decides,
         ok_exit_codes=tuple(message.ok_exit_codes),
         restart=RestartPolicy(
@@ -115,10 +128,6 @@ def _usage(message: pb.Usage) -> Usage:
 
 def _frame(message: pb.Frame) -> Frame:
     return Frame(message.function, message.file, message.line, _optional(message, "text"))
-
-
-def _task(message: pb.TaskId) -> Task:
-    return Task(message.job, message.index)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from psclust.agent.lease import (
     is_silent,
     renewal_interval_s,
 )
-from psclust.agent.records import facts_of, plan_message
+from psclust.agent.records import facts_of, plan_message, task_id
 from psclust.agent.refusal import Refusal, refusal
 from psclust.control.agent_channel import AgentChannel
 from psclust.control.agent_updates import AgentUpdates
@@ -105,7 +105,9 @@ class AgentClient:
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         """Raises the agent's refusal, or StartError if it does not answer."""
         ports = [
-            pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted)
+            pb.ReserveRequest.Port(
+                task=task_id(entry.task), address=entry.host, wanted=entry.wanted
+            )
             for entry in requests
         ]
         reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
@@ -129,7 +131,7 @@ class AgentClient:
         self._queue(
             self._stub.Signal,
             pb.SignalRequest(
-                task=_id(task),
+                task=task_id(task),
                 kill=signal == "KILL",
                 usr1=signal == "USR1",
                 usr2=signal == "USR2",
@@ -323,7 +325,3 @@ class AgentClient:
     def _raise_if_lost(self) -> None:
         if self._contact is Contact.LOST:
             raise StartError(f"{self.access.host}: {self._why_lost}.") from None
-
-
-def _id(task: Task) -> pb.TaskId:
-    return pb.TaskId(job=task.job, index=task.index)

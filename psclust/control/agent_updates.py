@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from psclust.agent import agent_pb2 as pb
+from psclust.agent.records import task_of
 from psclust.errors import UsageError
-from psclust.plan.request_checks import check_task
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_times import ENTRY, times_path
@@ -85,7 +85,7 @@ class AgentUpdates:
                 self._post(events.HostLeaves(self._host, update.leaving, goes=True))
 
     def _apply_event(self, event: pb.Event) -> None:
-        task = _task(event.task)
+        task = task_of(event.task)
         match event.WhichOneof("event"):
             case "started":
                 self._post(events.Started(task, event.started))
@@ -99,7 +99,7 @@ class AgentUpdates:
 
     def _apply_progress(self, progress: pb.Progress) -> None:
         """The file is for the user; the supervisor reads `progress`, which needs no disk space."""
-        task, text = _task(progress.task), progress.content.decode("utf-8", "replace")
+        task, text = task_of(progress.task), progress.content.decode("utf-8", "replace")
         self._progress[task] = text
         path = self._folder.progress(task)
         try:
@@ -111,7 +111,7 @@ class AgentUpdates:
             )
 
     def _apply_output(self, output: pb.Output) -> None:
-        task = _task(output.task)
+        task = task_of(output.task)
         path = self._folder.log(task, output.attempt)
         known = self._offsets.get(path.name, 0)
         data = output.data[known - output.offset :] if output.offset < known else output.data
@@ -171,10 +171,3 @@ class AgentUpdates:
 
     def _note(self, text: str) -> None:
         self._post(events.Note(text))
-
-
-def _task(message: pb.TaskId) -> Task:
-    """Raises UsageError."""
-    task = Task(message.job, message.index)
-    check_task(task)
-    return task
