@@ -67,17 +67,12 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
         if task not in troubles and entry.plan.role != "server"
     ]
     where_is = {entry.plan.task: _whereabouts(evidence, entry) for entry in clients}
-    busy = {
+    busy = [
         entry.plan.task
         for entry in clients
         if _works(evidence, entry, where_is[entry.plan.task], set(troubles))
-    }
-    computing = {
-        entry.plan.task
-        for entry in clients
-        if _computes(evidence, entry, where_is[entry.plan.task], set(troubles))
-    }
-    blockers = {*troubles, *busy, *computing}
+    ]
+    blockers = {*troubles, *busy}
     found = {}
     for task, entry in entries.items():
         if task in troubles:
@@ -86,15 +81,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
             found[task] = _client(evidence, entry, where_is, blockers)
         else:
             found[task] = Finding(str(task), f"serves at {entry.plan.address}")
-    return tuple(
-        _with_strangers(evidence, entries[task], _timed(evidence, entries[task], finding))
-        for task, finding in found.items()
-    )
-
-
-def _with_strangers(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
-    seen = evidence.process(entry).strangers
-    return replace(finding, strangers=seen.closed, last_stranger=seen.last)
+    return tuple(_complete(evidence, entries[task], finding) for task, finding in found.items())
 
 
 def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
@@ -174,24 +161,15 @@ def _whereabouts(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
 def _works(
     evidence: Evidence, entry: TaskState, at: Whereabouts | None, troubles: set[Task]
 ) -> bool:
-    """Whether it does something that needs no other task, or for which it has all of its
-    servers."""
+    """Whether it does something that needs no other task, or for which it has all that it needs:
+    its servers, and to compute its gradient also its input."""
     if at is None:
         return False
-    if at.activity in (Activity.SAVING, Activity.RESTORING):
+    if at.activity is Activity.COMPUTING and input_thread(evidence.process(entry).threads):
+        return False
+    if at.activity in (Activity.SAVING, Activity.RESTORING, Activity.COMPUTING):
         return not _missing_servers(evidence, entry, troubles)
     return at.activity in (Activity.OWN, Activity.CALL, Activity.LOADING)
-
-
-def _computes(
-    evidence: Evidence, entry: TaskState, at: Whereabouts | None, troubles: set[Task]
-) -> bool:
-    """Whether it computes its gradient, for which it needs its input and all of its servers."""
-    if at is None or at.activity is not Activity.COMPUTING:
-        return False
-    return not input_thread(evidence.process(entry).threads) and not _missing_servers(
-        evidence, entry, troubles
-    )
 
 
 def _client(
@@ -360,12 +338,13 @@ def _in_library(frame: Frame) -> bool:
     return "/tensorflow/" in frame.file
 
 
-def _timed(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
-    """Since when a program makes no step, or a task is in a phase without a process of use."""
-    seen = evidence.seen.get(entry.plan.task)
-    if evidence.process(entry).is_frozen or (
-        entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING
-    ):
+def _complete(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
+    """With the strangers, and since when a program makes no step, or a task is in a phase without a
+    process of use."""
+    process, seen = evidence.process(entry), evidence.seen.get(entry.plan.task)
+    strangers = process.strangers
+    finding = replace(finding, strangers=strangers.closed, last_stranger=strangers.last)
+    if process.is_frozen or (entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING):
         return finding
     since = seen.since if seen is not None and entry.alive else entry.since
     # Of a script that reports nothing, its output is all there is to go by.
