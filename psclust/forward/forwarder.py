@@ -84,7 +84,8 @@ class Forwarder:
         try:
             sock.settimeout(LIMIT_S)
             if sock.recv(1, socket.MSG_PEEK) == _IS_WIRE:
-                return wires.hand_over(sock, _WIRE.unpack(_exactly(sock, _WIRE.size))[1])
+                _, number = _WIRE.unpack(framing.read_exactly(sock, _WIRE.size))
+                return wires.hand_over(sock, number)
             session = self._tls.greet(sock, None)
         finally:
             with self._guard:
@@ -155,15 +156,6 @@ def _serve(listener: socket.socket, handle: Callable[[socket.socket], None]) -> 
                 connection.close()
 
     threading.Thread(target=accept, daemon=True).start()
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size and (part := sock.recv(size - len(found))):
-        found += part
-    if len(found) < size:
-        raise ConnectionResetError("the peer is gone")
-    return found
 
 
 def _listens(sock: socket.socket) -> bool:

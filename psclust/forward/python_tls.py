@@ -8,6 +8,7 @@ import socket
 import ssl
 from contextlib import suppress
 
+from psclust import framing
 from psclust.forward.tls import LIMIT_S, PYTHON, Identity
 
 _ROOM = 1 << 17
@@ -41,13 +42,7 @@ class PythonSession:
         self._tls = tls
 
     def read(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self._tls.recv(size - len(found))
-            if not part:
-                raise ConnectionResetError("the peer is gone")
-            found += part
-        return found
+        return framing.read_exactly(self._tls, size)
 
     def write(self, data: bytes) -> None:
         self._tls.sendall(data)

@@ -10,9 +10,9 @@ import secrets
 import socket
 import struct
 
+from psclust import framing
 from psclust.forward.tls import LIMIT_S, Identity
 
-_OWNER = struct.Struct("3i")  # struct ucred: process, user, group
 _NUMBER = struct.Struct("!Q")
 
 
@@ -71,6 +71,5 @@ def hand_over(sock: socket.socket, number: int) -> None:
 
 
 def _require_own(sock: socket.socket) -> None:
-    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _OWNER.size)
-    if _OWNER.unpack(peer)[1] not in (os.geteuid(), 0):
+    if framing.peer_uid(sock) not in (os.geteuid(), 0):
         raise PermissionError("a process of another user")
