@@ -7,10 +7,11 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -42,6 +43,7 @@ from psclust.transport.faults import Fault
 from psclust.transport.process_facts import HostFacts, Inspected
 
 LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _REQUEST_S = 20.0
 _REPLY_S = 15.0  # for a call whose result is awaited; `up` itself waits for 20 s
@@ -325,3 +327,9 @@ class AgentClient:
     def _raise_if_lost(self) -> None:
         if self._contact is Contact.LOST:
             raise StartError(f"{self.access.host}: {self._why_lost}.") from None
+
+
+def on_all(agents: Mapping[str, AgentClient], call: Callable[[AgentClient], _T]) -> list[_T]:
+    """Call all agents at once; raises the first error, in their order."""
+    with ThreadPoolExecutor(max_workers=max(len(agents), 1)) as pool:
+        return list(pool.map(call, agents.values()))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 from psclust.agent.access import AgentAccess
-from psclust.control.agent_client import AgentClient
+from psclust.control.agent_client import AgentClient, on_all
 from psclust.control.forwarded_ports import ForwardedPorts
 from psclust.control.suspend_detector import start_suspend_detector
 from psclust.errors import PsclustError
@@ -23,8 +22,6 @@ from psclust.transport.api import Output, SignalName, Transport
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.local_transport import LocalTransport
 from psclust.transport.process_facts import HostFacts, Inspected, Inspector, inspect_host
-
-_T = TypeVar("_T")
 
 
 class RemoteTransport(Transport):
@@ -179,9 +176,3 @@ class RemoteTransport(Transport):
 
     def _agent(self, task: Task) -> AgentClient | None:
         return self._agents.get(self._hosts.get(task, ""))
-
-
-def on_all(agents: Mapping[str, AgentClient], call: Callable[[AgentClient], _T]) -> list[_T]:
-    """Call all agents at once; raises the first error, in their order."""
-    with ThreadPoolExecutor(max_workers=max(len(agents), 1)) as pool:
-        return list(pool.map(call, agents.values()))

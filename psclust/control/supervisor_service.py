@@ -13,8 +13,9 @@ import grpc
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refuse
+from psclust.control.agent_client import on_all
 from psclust.control.json_calls import Call, answer_calls
-from psclust.control.remote_transport import RemoteTransport, on_all
+from psclust.control.remote_transport import RemoteTransport
 from psclust.errors import PsclustError, RunEndedError, UsageError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.request_checks import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal as signals
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from psclust.transport.fork_server_client import (
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
+from psclust.transport.process_facts import accepts
 from psclust.transport.server_shim import server_shim
 from psclust.transport.task_processes import StartInFlight, TaskProcesses
 
@@ -83,12 +83,7 @@ class LocalTransport:
             self._sinks[task].ended.wait(timeout_s)
 
     def serving(self, plan: TaskPlan) -> bool:
-        host, _, port = (plan.address or "").rpartition(":")
-        try:
-            with socket.create_connection((host, int(port)), timeout=0.2):
-                return True
-        except OSError:
-            return False
+        return accepts(plan.address or "", timeout_s=0.2)
 
     def reap(self) -> None:
         for pid, code in self._processes.reap().items():
