@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,22 +89,17 @@ class AgentRequest:
 class AgentReply:
     """The properties of a started agent.
 
-    address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
-    None if it was not built. environ: the variables that tasks inherit and that planning depends
-    on. cores: how many it may use. addresses: all of this host. forwarder: the port of its
-    forwarder, 0 without one. network: see `psclust.agent.addresses.network`. tls: of its forwarder
+    address, port: where it listens. folder: the run's on this host. environment: of the variables
+    only those that planning depends on. forwarder: the port of its forwarder, 0 without one.
+    network: see `psclust.agent.addresses.network`. tls: of its forwarder
     (`psclust.forward.tls.expected_tls`).
     """
 
     pid: int
     address: str
     port: int
-    python: str
     folder: str
-    shim: str | None
-    environ: Mapping[str, str]
-    cores: int
-    addresses: tuple[str, ...]
+    environment: HostEnvironment
     forwarder: int
     network: str
     tls: str = ""
@@ -194,7 +189,12 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     forwarder = _forwarder(request)
     environ = {**os.environ, **request.environ}
     here = HostEnvironment(
-        environ=environ, cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+        environ,
+        os.getcwd(),
+        sys.executable,
+        server_shim(),
+        len(os.sched_getaffinity(0)),
+        tuple(every_own_address()),
     )
     of_host = forwarder.environ if forwarder is not None else {}
     transport = LocalTransport(agent, environ, library_environment(here), log=2, of_host=of_host)
@@ -232,12 +232,8 @@ def _reply(
     return AgentReply(
         os.getpid(),
         *listens,
-        sys.executable,
         str(folder.path),
-        here.shim,
-        planned_with(here.environ),
-        len(os.sched_getaffinity(0)),
-        tuple(every_own_address()),
+        replace(here, environ=planned_with(here.environ)),
         forwarder.port if forwarder is not None else 0,
         network(),
         forwarder.tls if forwarder is not None else "",

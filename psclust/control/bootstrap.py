@@ -4,7 +4,7 @@ reach each other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from psclust.agent.access import AgentAccess
@@ -13,7 +13,6 @@ from psclust.agent.standing_protocol import STAY_HERE
 from psclust.control.certificates import Authority
 from psclust.errors import HostError, PsclustError, StartError
 from psclust.plan.build_plan import RemoteHost
-from psclust.plan.task_environment import HostEnvironment
 from psclust.reach.fan_out import all_or_error, attempt_on_each, on_each
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
@@ -137,14 +136,7 @@ def remote_hosts(
     """Each host as planning needs it."""
     return {
         host: RemoteHost(
-            HostEnvironment(
-                environ=reply.environ,
-                cwd=folders[host].cwd,
-                python=reply.python,
-                shim=reply.shim,
-                cores=reply.cores,
-                addresses=reply.addresses,
-            ),
+            replace(reply.environment, cwd=folders[host].cwd),
             reply.folder,
             "127.0.0.1" if reply.forwarder else addresses[host],
             f"{addresses[host]}:{reply.forwarder}" if reply.forwarder else None,
