@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from psclust.supervise.events import Action, Outcome, Signal
+from psclust.supervise.events import Action, Move, Outcome, Signal
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.transport.api import SignalName
 
@@ -41,6 +41,11 @@ def stop_run(state: RunState, outcome: Outcome, now: float) -> Result:
         state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None
     )
     return stop_tasks(state, list(state.tasks.values()), now)
+
+
+def follow(state: RunState, verdict: Move | Outcome, now: float) -> Result:
+    """Carry out a decision: a new plan, or the end of the run."""
+    return stop_run(state, verdict, now) if isinstance(verdict, Outcome) else (state, [verdict])
 
 
 def stop_tasks(state: RunState, entries: Iterable[TaskState], now: float) -> Result:
