@@ -30,7 +30,7 @@ from psclust.agent.records import facts_of, plan_message, task_id
 from psclust.agent.refusal import Refusal, refusal
 from psclust.control.agent_channel import AgentChannel
 from psclust.control.agent_updates import AgentUpdates
-from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
+from psclust.control.suspend_detector import SuspendDetector
 from psclust.errors import StartError
 from psclust.forward.route import Route
 from psclust.plan.port_request import PortRequest
@@ -82,11 +82,11 @@ class AgentClient:
         access: AgentAccess,
         folder: RunFolder,
         post: Callable[[Event], object],
-        suspended: SuspendDetector | None = None,
+        suspended: SuspendDetector,
     ) -> None:
         self.access = access
         self._post = post
-        self._suspended = suspended or start_suspend_detector()
+        self._suspended = suspended
         self._updates = AgentUpdates(access.host, folder, post)
         self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
         self._channel = AgentChannel(access)
@@ -173,7 +173,7 @@ class AgentClient:
         self._call(self._stub.Inject, pb.Fault(**asdict(fault)))
 
     def extend_lease(self, lease_s: float) -> None:
-        self._lease.extend(lease_s)
+        self._lease.lease_s = lease_s
         self._renew_now.set()
 
     @property

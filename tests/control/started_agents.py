@@ -18,6 +18,7 @@ from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
+from psclust.control.suspend_detector import start_suspend_detector
 from psclust.forward.tls import Identity
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Host, Task
@@ -88,6 +89,7 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
     """A function that starts an agent on the first host; all end with the block. `folder`: for the
     run folders on this side."""
     clients: list[AgentClient] = []
+    suspended = start_suspend_detector()
 
     def start(
         lease_s: float = 20.0,
@@ -122,7 +124,7 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
             lease_s,
             {"reach_by": "ssh", "host": asdict(via), "settings": {}} if via else None,
         )
-        clients.append(AgentClient(access, here, recorder.post))
+        clients.append(AgentClient(access, here, recorder.post, suspended))
         return Started(host, authority, identity, reply, clients[-1], recorder, here)
 
     try:
