@@ -15,12 +15,7 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output, SignalName
-from psclust.transport.fork_server_client import (
-    ForkServer,
-    Load,
-    StartFailure,
-    StartRequest,
-)
+from psclust.transport.fork_server_client import ForkServer, Load, StartFailure
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
@@ -122,17 +117,14 @@ class LocalTransport:
             else:
                 self._processes.failed(start, answer.reason)
 
-        env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(start.attempt)}
-        server.start(
-            StartRequest(
-                (_expand_home(plan.argv[0]), *plan.argv[1:]),
-                env,
-                plan.cwd,
-                plan.recovery_wait_s,
-                output,
-                done,
-            )
-        )
+        message = {
+            "argv": (_expand_home(plan.argv[0]), *plan.argv[1:]),
+            "env": {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(start.attempt)},
+            "cwd": plan.cwd,
+            "supervisor": os.getpid(),
+            "recovery_wait_s": plan.recovery_wait_s,
+        }
+        server.start(message, output, done)
 
     def _fork_server(self, python: str, load: Load, env: Mapping[str, str]) -> ForkServer:
         """One for each interpreter, kind of preload, and set of variables that are read while it
