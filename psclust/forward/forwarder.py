@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from psclust import framing
 from psclust.forward import wires
-from psclust.forward.chosen_tls import choose_tls
+from psclust.forward.native_tls import NativeTls
 from psclust.forward.route import Route
 from psclust.forward.tls import LIMIT_S, Identity, Session, Tls
 
@@ -193,6 +193,17 @@ def _obey(control: socket.socket) -> NoReturn:
                 forwarder.forward(Route(**route), next(iter(listeners), None))
             case {"forget": port}:
                 forwarder.forget(port)
+
+
+def choose_tls(native: str | None, tensorflow: str | None, identity: Identity) -> Tls:
+    """TLS by C, with the BoringSSL of TensorFlow's library, if there is psclust's library `native`
+    and TensorFlow's has all that it needs; else by Python's `ssl`, which is slower."""
+    if native is not None and tensorflow is not None:
+        with suppress(OSError):
+            return NativeTls(native, tensorflow, identity)
+    from psclust.forward.python_tls import PythonTls
+
+    return PythonTls(identity)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ LIMIT_S = 10.0
 
 
 def expected_tls(native: str | None, tensorflow: str | None) -> str:
-    """What `chosen_tls.choose_tls` chooses, with a TensorFlow that has all that it needs."""
+    """What `forwarder.choose_tls` chooses, with a TensorFlow that has all that it needs."""
     return NATIVE if native is not None and tensorflow is not None else PYTHON
 
 

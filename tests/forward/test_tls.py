@@ -11,7 +11,7 @@ import pytest
 
 from psclust.agent.access import server_name
 from psclust.control.certificates import Authority
-from psclust.forward.chosen_tls import choose_tls
+from psclust.forward.forwarder import choose_tls
 from psclust.forward.forwarder_process import find_tensorflow
 from psclust.forward.native_tls import NativeTls
 from psclust.forward.python_tls import PythonTls
