@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from psclust.forward.tls import Identity
 from psclust.spec.cluster import Host
-from psclust.spec.typed_json import build, parse_json
+from psclust.spec.typed_json import JsonRecord, build
 
 if TYPE_CHECKING:
     import grpc
 
 
 @dataclass(frozen=True)
-class AgentAccess:
+class AgentAccess(JsonRecord):
     """How to reach the agent of `host`. target: its `address:port`. lease_s: how long it runs
     without contact. via: how to open a tunnel to its host (`psclust.reach.ways`); None to connect
     directly. network: of its host (`psclust.agent.addresses.network`). client: with what the
@@ -30,13 +29,10 @@ class AgentAccess:
     network: str = ""
     client: Identity | None = None
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_json(cls, text: str) -> AgentAccess:
         """Raises ValueError."""
-        found = build(cls, parse_json(text))
+        found = super().from_json(text)
         if found.via is not None:
             build(_Via, found.via)
         return found

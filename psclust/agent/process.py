@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from psclust.plan.task_environment import (
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
-from psclust.spec.typed_json import build, parse_json
+from psclust.spec.typed_json import JsonRecord
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import add_secure_port
 from psclust.transport.process_stat import START_TICKS, stat_fields
@@ -52,7 +52,7 @@ OPTIONS = [
 
 
 @dataclass(frozen=True)
-class AgentRequest:
+class AgentRequest(JsonRecord):
     """The settings of one agent.
 
     host: its name in the cluster file. folder: the run's on this host. address: where to listen,
@@ -76,17 +76,9 @@ class AgentRequest:
     leave_s: float = 0.0
     version: str = psclust.__version__
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentRequest:
-        """Raises ValueError."""
-        return build(cls, parse_json(text))
-
 
 @dataclass(frozen=True)
-class AgentReply:
+class AgentReply(JsonRecord):
     """The properties of a started agent.
 
     address, port: where it listens. folder: the run's on this host. environment: of the variables
@@ -103,14 +95,6 @@ class AgentReply:
     forwarder: int
     network: str
     tls: str = ""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentReply:
-        """Raises ValueError."""
-        return build(cls, parse_json(text))
 
 
 def main() -> int:

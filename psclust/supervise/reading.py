@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from psclust.rundir.task_progress import Progress
-from psclust.spec.typed_json import Measured, build, parse_json
+from psclust.spec.typed_json import JsonRecord, Measured
 from psclust.supervise.explain import Seen
 from psclust.supervise.run_state import TaskState
 from psclust.transport.process_facts import ProcessFacts
@@ -16,7 +15,7 @@ FROZEN = "frozen"  # the state of a task that a signal has stopped
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(JsonRecord):
     """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its
     host did not answer. step: the global one that the task knows of. step_age_s: seconds since its
     step, or what it does, last changed. examples_per_s, loss, staleness: as the program reports
@@ -36,14 +35,6 @@ class Reading:
     staleness: Measured | None = None
     barrier_s: float | None = None
     strangers: int | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Reading:
-        """Raises ValueError."""
-        return build(cls, parse_json(text))
 
 
 def read_task(
