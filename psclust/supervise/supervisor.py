@@ -309,13 +309,13 @@ class Supervisor:
     def _plan_again(self, action: events.Move | events.Replace) -> None:
         # Loads the planner and the reader of cluster files. A run on this machine alone, which
         # moves nothing, starts without them.
-        from psclust.supervise.replan import impossible, plan_for, saves_first
+        from psclust.supervise.replan import impossible, plan_for
 
         old = self._state.plan
         assert old is not None
         try:
-            plan = plan_for(action, self.folder, old, self._transport)
-            self._take_over(plan, save=saves_first(action, old, plan))
+            plan, save = plan_for(action, self.folder, old, self._transport)
+            self._take_over(plan, save=save)
         except PsclustError as error:
             self._handle(impossible(action, error))
 
