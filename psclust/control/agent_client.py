@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -64,18 +65,10 @@ class Contact(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """`refused` is called with the reason if the agent refuses."""
-
-    send: Callable[[], object]
-    refused: Callable[[str], object]
-
-
 class AgentClient:
     """One agent. Three threads of its own send requests, receive updates, and renew the lease. Any
     thread may call `listen`, `probe` and `inspect`; the rest is for the owner of the transport.
-    post: takes events of tasks and of their host, on any thread."""
+    tasks: their state. post: takes events of tasks and of their host, on any thread."""
 
     def __init__(
         self,
@@ -87,11 +80,11 @@ class AgentClient:
         self.access = access
         self._post = post
         self._suspended = suspended
-        self._updates = AgentUpdates(access.host, folder, post)
+        self.tasks = AgentUpdates(access.host, folder, post)
         self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
         self._channel = AgentChannel(access)
         self._stub = agent_stub(self._channel.channel)
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Callable[[], bool] | None] = queue.SimpleQueue()
         self._contact = Contact.CONNECTED
         self._changed = threading.Condition()  # guards `_contact`
         self._why_lost = ""
@@ -121,7 +114,7 @@ class AgentClient:
         return list(self._call(self._stub.Forward, request).taken)
 
     def start(self, plan: TaskPlan, attempt: int) -> None:
-        self._updates.begin(plan.task, attempt)
+        self.tasks.begin(plan.task, attempt)
         request = pb.StartRequest(plan=plan_message(plan), attempt=attempt)
         self._queue(
             self._stub.Start,
@@ -139,11 +132,6 @@ class AgentClient:
                 usr2=signal == "USR2",
             ),
         )
-
-    @property
-    def tasks(self) -> AgentUpdates:
-        """The state of the agent's tasks."""
-        return self._updates
 
     def probe(self, addresses: Sequence[str]) -> list[str]:
         """The addresses that accept a connection from the host. Raises StartError."""
@@ -205,26 +193,28 @@ class AgentClient:
     # ---- threads
 
     def _send(self) -> None:
-        while (request := self._requests.get()) is not None:
-            while not self._is_over() and not self._sent(request):
+        while (sent := self._requests.get()) is not None:
+            while not self._is_over() and not sent():
                 self._pause()
 
-    def _sent(self, request: _Request) -> bool:
-        """False: try again."""
+    def _sent(
+        self, method: Callable[..., object], request: object, refused: Callable[[str], object]
+    ) -> bool:
+        """False: try again. refused: called with the reason if the agent refuses."""
         try:
-            request.send()
+            method(request, timeout=_REQUEST_S)
         except grpc.RpcError as error:
             if error.code() in _RETRIED:
                 return False
             reason = str(refusal(error) or error.details())
             LOG.warning("%s refused a request: %s", self.access.host, reason)
-            request.refused(reason)
+            refused(reason)
         return True
 
     def _watch(self) -> None:
         while not self._is_over():
             try:
-                for update in self._stub.Watch(self._updates.rest()):
+                for update in self._stub.Watch(self.tasks.rest()):
                     if self._contact is Contact.LOST:
                         return
                     self._last_reply = time.monotonic()
@@ -232,7 +222,7 @@ class AgentClient:
                     if update.WhichOneof("update") == "stopping":
                         self._look_for_loss(update.stopping)
                     else:
-                        self._updates.apply(update)
+                        self.tasks.apply(update)
             except grpc.RpcError as error:
                 self._enter(Contact.DISCONNECTED, error.code().name)
             self._pause()
@@ -302,7 +292,7 @@ class AgentClient:
         request: object,
         refused: Callable[[str], object] = lambda reason: None,
     ) -> None:
-        self._requests.put(_Request(lambda: method(request, timeout=_REQUEST_S), refused))
+        self._requests.put(partial(self._sent, method, request, refused))
 
     def _call(self, method: Any, request: object) -> Any:
         # An agent that stops still answers for a moment.
