@@ -50,9 +50,13 @@ class Evidence:
     printed: Mapping[Task, float] = field(default_factory=dict)
     progress: Mapping[Task, Progress] = field(default_factory=dict)
 
-    def process(self, entry: TaskState) -> ProcessFacts:
+    def facts(self, entry: TaskState) -> ProcessFacts | None:
+        """None without a process, or where its host did not answer."""
         host = self.hosts.get(entry.plan.host)
-        return (host.processes.get(str(entry.plan.task)) if host else None) or ProcessFacts()
+        return host.processes.get(str(entry.plan.task)) if host else None
+
+    def process(self, entry: TaskState) -> ProcessFacts:
+        return self.facts(entry) or ProcessFacts()
 
 
 def explain(evidence: Evidence) -> tuple[Finding, ...]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from psclust.rundir.task_progress import Progress
 from psclust.spec.typed_json import JsonRecord, Measured
-from psclust.supervise.explain import Seen
+from psclust.supervise.explain import Evidence
 from psclust.supervise.run_state import TaskState
-from psclust.transport.process_facts import ProcessFacts
 from psclust.transport.task_usage import Usage
 
 FROZEN = "frozen"  # the state of a task that a signal has stopped
@@ -37,24 +36,20 @@ class Reading(JsonRecord):
     strangers: int | None = None
 
 
-def read_task(
-    entry: TaskState,
-    facts: ProcessFacts | None,
-    progress: Progress | None,
-    seen: Seen | None,
-    now: float,
-) -> Reading:
-    """now: on the clock of the run's state."""
-    progress = progress or Progress()
+def read_task(evidence: Evidence, entry: TaskState) -> Reading:
+    task, facts = entry.plan.task, evidence.facts(entry)
+    progress, seen = evidence.progress.get(task) or Progress(), evidence.seen.get(task)
     return Reading(
-        task=str(entry.plan.task),
+        task=str(task),
         role=entry.plan.role,
         host=entry.plan.host,
         state=FROZEN if facts is not None and facts.is_frozen else entry.phase.value,
         attempt=entry.attempt,
         usage=facts.usage if facts is not None else None,
         step=progress.step,
-        step_age_s=now - seen.since if seen is not None and seen.step is not None else None,
+        step_age_s=evidence.now - seen.since
+        if seen is not None and seen.step is not None
+        else None,
         examples_per_s=progress.examples_per_s,
         loss=progress.loss,
         staleness=progress.metrics.get("staleness"),

@@ -40,32 +40,12 @@ class RunInspection:
 
     def explain(self) -> tuple[Finding, ...]:
         """What every task does, and which it waits for. Raises RunEndedError."""
-        return explain(self._found())
+        return explain(self._found(deeply=True))
 
     def readings(self) -> list[Reading]:
         """How far every task is and what it uses. Raises RunEndedError."""
-        evidence, inspect = self._mailbox.call(self._known)
-        running = [
-            Inspected(str(task), entry.plan.host, entry.pid, False)
-            for task, entry in evidence.state.tasks.items()
-            if entry.pid is not None
-        ]
-        facts = {
-            task: found
-            for host in inspect(running, []).values()
-            for task, found in host.processes.items()
-        }
-        now = time.monotonic()
-        return [
-            read_task(
-                entry,
-                facts.get(str(task)),
-                evidence.progress.get(task),
-                evidence.seen.get(task),
-                now,
-            )
-            for task, entry in evidence.state.tasks.items()
-        ]
+        evidence = self._found(deeply=False)
+        return [read_task(evidence, entry) for entry in evidence.state.tasks.values()]
 
     def post_explanation(self) -> None:
         """Explain why no step is made, to the rules and the user."""
@@ -86,26 +66,26 @@ class RunInspection:
                 if not is_below(POLLING, *weighed):
                     self._mailbox.post(events.Looked(look.since))
                     return
-            evidence = self._found()
+            evidence = self._found(deeply=True)
             findings = explain(evidence)
             reason = describe_silence(evidence, findings, idle=idle)
             self._mailbox.post(events.Looked(look.since, reason, findings))
 
-    def _found(self) -> Evidence:
-        """With what is found on the hosts."""
+    def _found(self, *, deeply: bool) -> Evidence:
+        """With what is found on the hosts. deeply: where Python threads are, too, and which servers
+        refuse connections."""
         evidence, inspect = self._mailbox.call(self._known)
-        running = [
-            (task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None
+        plans = [
+            (entry.plan, entry.pid)
+            for entry in evidence.state.tasks.values()
+            if entry.pid is not None
         ]
         processes = [
-            Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves)
-            for task, entry in running
+            Inspected(str(plan.task), plan.host, pid, deeply and not plan.serves)
+            for plan, pid in plans
         ]
-        addresses = [
-            entry.plan.address
-            for _, entry in running
-            if entry.plan.role == "server" and entry.plan.address
-        ]
+        servers = [plan for plan, _ in plans if deeply and plan.role == "server"]
+        addresses = [plan.address for plan in servers if plan.address]
         return replace(evidence, hosts=inspect(processes, addresses))
 
     def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:
