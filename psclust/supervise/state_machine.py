@@ -58,7 +58,7 @@ from psclust.supervise.run_end import deciders, describe_success
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.silence import check_progress, check_silence, conclude, note_sign
 from psclust.supervise.slow_workers import replace_slow
-from psclust.supervise.stopping import save_and_stop, stop_run, stop_servers
+from psclust.supervise.stopping import begin_end, save_and_stop, stop_run, stop_servers
 from psclust.supervise.stragglers import describe_stop
 from psclust.supervise.task_table import TABLE
 
@@ -79,12 +79,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
             state, actions = stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
-            state = replace(
-                state,
-                phase=RunPhase.STOPPING,
-                outcome=state.outcome or Outcome(False, event.exit_code, event.reason),
-                next_plan=None,
-            )
+            state = begin_end(state, Outcome(False, event.exit_code, event.reason))
         case HostSilent():
             state = replace(
                 state,
