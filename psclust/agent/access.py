@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psclust.forward.tls import Identity
-from psclust.spec.cluster import Host
-from psclust.spec.typed_json import JsonRecord, build
+from psclust.spec.cluster import TunnelWay
+from psclust.spec.typed_json import JsonRecord
 
 if TYPE_CHECKING:
     import grpc
@@ -17,32 +16,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class AgentAccess(JsonRecord):
     """How to reach the agent of `host`. target: its `address:port`. lease_s: how long it runs
-    without contact. via: how to open a tunnel to its host (`psclust.reach.ways`); None to connect
-    directly. network: of its host (`psclust.agent.addresses.network`). client: with what the
-    launching machine takes part in what the hosts forward; None: it does not."""
+    without contact. via: how to open a tunnel to its host; None to connect directly. network: of
+    its host (`psclust.agent.addresses.network`). client: with what the launching machine takes part
+    in what the hosts forward; None: it does not."""
 
     host: str
     target: str
     identity: Identity
     lease_s: float
-    via: Mapping[str, Any] | None = None
+    via: TunnelWay | None = None
     network: str = ""
     client: Identity | None = None
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentAccess:
-        """Raises ValueError."""
-        found = super().from_json(text)
-        if found.via is not None:
-            build(_Via, found.via)
-        return found
-
-
-@dataclass(frozen=True)
-class _Via:
-    reach_by: str
-    host: Host
-    settings: Mapping[str, Any]
 
 
 def server_name(host: str) -> str:

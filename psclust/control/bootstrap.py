@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
@@ -17,6 +17,7 @@ from psclust.reach.fan_out import all_or_error, attempt_on_each, on_each
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
 from psclust.rundir.log_tail import last_line
+from psclust.spec.cluster import TunnelWay
 from psclust.supervise.exit_code import describe_exit
 from psclust.transport.fork_server_client import Load
 
@@ -38,10 +39,9 @@ class AgentSettings:
     """Settings that all agents of a run share. name: the cluster's. environ: for all tasks, may
     hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
-    tunnel, and how to open it (`psclust.reach.ways.tunnels_via`). standing: whether a host's
-    standing agent, if there is one, starts its agent. encrypt: whether the hosts forward what tasks
-    send each other; dials: whether the launching machine, too, has clients of theirs. leave_s: see
-    `AgentRequest`."""
+    tunnel. standing: whether a host's standing agent, if there is one, starts its agent. encrypt:
+    whether the hosts forward what tasks send each other; dials: whether the launching machine, too,
+    has clients of theirs. leave_s: see `AgentRequest`."""
 
     name: str
     lease_s: float
@@ -51,7 +51,7 @@ class AgentSettings:
     warm: Mapping[str, Sequence[Load]]
     addresses: Mapping[str, str]
     ports: str = "auto"
-    via: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    via: Mapping[str, TunnelWay] = field(default_factory=dict)
     standing: bool = True
     encrypt: bool = False
     dials: bool = False

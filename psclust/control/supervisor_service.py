@@ -102,7 +102,7 @@ class SupervisorService:
             for access in agents:
                 check_address(access.target)
                 if access.via is not None:
-                    check_way(access.via["reach_by"])
+                    check_way(access.via.reach_by)
         except ValueError as error:
             raise UsageError(f"an agent cannot be reached like that: {error}.") from None
         self._supervisor.call(lambda: self._transport.add_agents(agents))

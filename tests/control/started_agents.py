@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from psclust.control.certificates import Authority
 from psclust.control.suspend_detector import start_suspend_detector
 from psclust.forward.tls import Identity
 from psclust.rundir.folder import RunFolder
-from psclust.spec.cluster import Host, Task
+from psclust.spec.cluster import Host, Task, TunnelWay
 from psclust.supervise import events
 from psclust.supervise.events import Event
 from psclust.testing.wait import wait_until
@@ -122,7 +122,7 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
             f"{host.address}:{reply.port}",
             authority.launcher(),
             lease_s,
-            {"reach_by": "ssh", "host": asdict(via), "settings": {}} if via else None,
+            TunnelWay("ssh", via, {}) if via else None,
         )
         clients.append(AgentClient(access, here, recorder.post, suspended))
         return Started(host, authority, identity, reply, clients[-1], recorder, here)
