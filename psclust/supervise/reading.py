@@ -8,6 +8,7 @@ from psclust.rundir.task_progress import Progress
 from psclust.spec.typed_json import JsonRecord, Measured
 from psclust.supervise.explain import Evidence
 from psclust.supervise.run_state import TaskState
+from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
 FROZEN = "frozen"  # the state of a task that a signal has stopped
@@ -34,6 +35,11 @@ class Reading(JsonRecord):
     staleness: Measured | None = None
     barrier_s: float | None = None
     strangers: int | None = None
+
+    @property
+    def gpu(self) -> GpuUsage:
+        """Without a GPU all of it is None."""
+        return (self.usage.gpu if self.usage else None) or GpuUsage()
 
 
 def read_task(evidence: Evidence, entry: TaskState) -> Reading:
