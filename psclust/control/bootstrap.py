@@ -39,9 +39,8 @@ class AgentSettings:
     """Settings that all agents of a run share. name: the cluster's. environ: for all tasks, may
     hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
-    tunnel. standing: whether a host's standing agent, if there is one, starts its agent. encrypt:
-    whether the hosts forward what tasks send each other; dials: whether the launching machine, too,
-    has clients of theirs. leave_s: see `AgentRequest`."""
+    tunnel. standing: whether a host's standing agent, if there is one, starts its agent. dials:
+    whether the launching machine, too, has clients of tasks. leave_s: see `AgentRequest`."""
 
     name: str
     lease_s: float
@@ -53,7 +52,6 @@ class AgentSettings:
     ports: str = "auto"
     via: Mapping[str, TunnelWay] = field(default_factory=dict)
     standing: bool = True
-    encrypt: bool = False
     dials: bool = False
     leave_s: float = 0.0
 
@@ -63,17 +61,16 @@ def start_agents(
     folders: Mapping[str, AgentFolders],
     settings: AgentSettings,
     started: Callable[[AgentAccess], None],
-    traffic: Authority | None = None,
-    failed: Callable[[Mapping[str, str]], None] | None = None,
+    traffic: Authority | None,
+    failed: Callable[[Mapping[str, str]], None] | None,
 ) -> dict[str, AgentReply]:
     """Start an agent on every host of `folders`, in parallel; `started` is called with each as soon
-    as it accepts connections. traffic: the authority of the run's forwarders; None: a new one.
+    as it accepts connections. traffic: the authority of the run's forwarders; None: it has none.
     failed: takes the hosts without an agent and the reasons, and may refuse them. Raises StartError
     with a line for each failure."""
     authority = Authority(settings.name)
     launcher = authority.launcher()
-    traffic = traffic or Authority(f"{settings.name} traffic")
-    client = traffic.forwarder("launcher") if settings.encrypt and settings.dials else None
+    client = traffic.forwarder("launcher") if traffic is not None and settings.dials else None
 
     def start(host: str) -> AgentReply:
         request = AgentRequest(
@@ -88,7 +85,7 @@ def start_agents(
             interface=settings.interface,
             ports=settings.ports,
             warm=tuple(settings.warm.get(host, ())),
-            forwarder=traffic.forwarder(host) if settings.encrypt else None,
+            forwarder=traffic.forwarder(host) if traffic is not None else None,
         )
         # On standard input all the way, as it holds secrets.
         question = {
