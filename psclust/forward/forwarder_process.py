@@ -90,7 +90,8 @@ class ForwarderProcess:
                     continue  # it never ceases to listen
                 self._forget(route.port)
                 try:
-                    listener = _listener(route)
+                    port = str(route.port)
+                    listener = listen_in("127.0.0.1", port) if route.listens else None
                 except StartError:
                     busy.append(route.port)
                     continue
@@ -176,10 +177,6 @@ class ForwarderProcess:
                     control = self._control = self._start()
                 except OSError as error:
                     LOG.warning("the forwarder: %s", error.strerror)
-
-
-def _listener(route: Route) -> socket.socket | None:
-    return listen_in("127.0.0.1", str(route.port)) if route.listens else None
 
 
 def find_tensorflow() -> str | None:
