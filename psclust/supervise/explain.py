@@ -58,6 +58,10 @@ class Evidence:
     def process(self, entry: TaskState) -> ProcessFacts:
         return self.facts(entry) or ProcessFacts()
 
+    def whereabouts(self, entry: TaskState) -> Whereabouts | None:
+        process = self.process(entry)
+        return whereabouts(process.threads, process.names)
+
 
 def explain(evidence: Evidence) -> tuple[Finding, ...]:
     """In the order of the plan."""
@@ -65,27 +69,23 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     troubles = {
         task: trouble for task, entry in entries.items() if (trouble := _trouble(evidence, entry))
     }
-    clients = [
-        entry
+    where_is = {
+        task: evidence.whereabouts(entry)
         for task, entry in entries.items()
         if task not in troubles and entry.plan.role != "server"
-    ]
-    where_is = {entry.plan.task: _whereabouts(evidence, entry) for entry in clients}
+    }
     busy = [
-        entry.plan.task
-        for entry in clients
-        if _works(evidence, entry, where_is[entry.plan.task], set(troubles))
+        task for task, at in where_is.items() if _works(evidence, entries[task], at, set(troubles))
     ]
     blockers = {*troubles, *busy}
-    found = {}
+    found = []
     for task, entry in entries.items():
-        if task in troubles:
-            found[task] = troubles[task]
-        elif task in where_is:
-            found[task] = _client(evidence, entry, where_is, blockers)
+        if task in where_is:
+            finding = _client(evidence, entry, where_is, blockers)
         else:
-            found[task] = Finding(str(task), f"serves at {entry.plan.address}")
-    return tuple(_complete(evidence, entries[task], finding) for task, finding in found.items())
+            finding = troubles.get(task) or Finding(str(task), f"serves at {entry.plan.address}")
+        found.append(_complete(evidence, entry, finding))
+    return tuple(found)
 
 
 def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
@@ -155,11 +155,6 @@ def _ending(state: RunState) -> tuple[str, ...]:
         for task, entry in state.tasks.items()
         if entry.phase in (TaskPhase.STOPPING, TaskPhase.BACKOFF)
     )
-
-
-def _whereabouts(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
-    process = evidence.process(entry)
-    return whereabouts(process.threads, process.names)
 
 
 def _works(
