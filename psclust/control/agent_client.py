@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
@@ -29,7 +30,7 @@ from psclust.agent.lease import (
 )
 from psclust.agent.records import facts_of, plan_message, task_id
 from psclust.agent.refusal import Refusal, refusal
-from psclust.control.agent_channel import AgentChannel
+from psclust.control.agent_channel import open_channel
 from psclust.control.agent_updates import AgentUpdates
 from psclust.control.suspend_detector import SuspendDetector
 from psclust.errors import StartError
@@ -82,8 +83,8 @@ class AgentClient:
         self._suspended = suspended
         self.tasks = AgentUpdates(access.host, folder, post)
         self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
-        self._channel = AgentChannel(access)
-        self._stub = agent_stub(self._channel.channel)
+        self._closing = ExitStack()
+        self._stub = agent_stub(open_channel(access, self._closing))
         self._requests: queue.SimpleQueue[Callable[[], bool] | None] = queue.SimpleQueue()
         self._contact = Contact.CONNECTED
         self._changed = threading.Condition()  # guards `_contact`
@@ -187,7 +188,7 @@ class AgentClient:
         except grpc.RpcError as error:
             LOG.warning("%s: could not stop the agent (%s)", self.access.host, error.code().name)
             stopped = False
-        self._channel.close()
+        self._closing.close()
         return stopped
 
     # ---- threads
