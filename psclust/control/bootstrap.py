@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.agent.standing_protocol import STAY_HERE
 from psclust.control.certificates import Authority
+from psclust.control.supervisor_client import SupervisorClient
 from psclust.errors import HostError, PsclustError, StartError
 from psclust.plan.build_plan import RemoteHost
 from psclust.reach.fan_out import all_or_error, attempt_on_each, on_each
@@ -142,16 +142,8 @@ def remote_hosts(
     }
 
 
-class AddressProbe(Protocol):
-    """The part of SupervisorClient that is needed here."""
-
-    def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]: ...
-
-    def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
-
-
 def common_addresses(
-    supervisor: AddressProbe, replies: Mapping[str, AgentReply], settings: AgentSettings
+    supervisor: SupervisorClient, replies: Mapping[str, AgentReply], settings: AgentSettings
 ) -> dict[str, str]:
     """For each host an address to which all hosts can connect, tried on a port from the range for
     tasks: the one its agent listens on, else the first other one that works, unless the user chose
@@ -179,7 +171,7 @@ def common_addresses(
 
 
 def _reached_by_all(
-    supervisor: AddressProbe, addresses: Mapping[str, str]
+    supervisor: SupervisorClient, addresses: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Host -> its first address that all hosts reach; for a host without one, the hosts that do not
     reach the last."""
