@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import compress
 
 import grpc
 
@@ -106,12 +107,8 @@ class AgentService:
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
         check_addresses(request.addresses)
         with ThreadPoolExecutor(max_workers=32) as pool:
-            accepted = list(pool.map(accepts, request.addresses))
-        return pb.Addresses(
-            addresses=[
-                address for address, yes in zip(request.addresses, accepted, strict=True) if yes
-            ]
-        )
+            accepted = pool.map(accepts, request.addresses)
+            return pb.Addresses(addresses=compress(request.addresses, accepted))
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
         for each in request.processes:

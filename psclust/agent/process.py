@@ -20,7 +20,7 @@ import psclust
 from psclust.agent import guard
 from psclust.agent.access import server_credentials
 from psclust.agent.addresses import every_own_address, network, own_addresses
-from psclust.errors import PsclustError, StartError, UsageError
+from psclust.errors import StartError, UsageError
 from psclust.failed_threads import end_when_threads_fail
 from psclust.forward.tls import Identity
 from psclust.plan.task_environment import (
@@ -98,19 +98,15 @@ class AgentReply(JsonRecord):
 
 
 def main() -> int:
-    """Start the agent that standard input describes; returns 0 when it accepts connections, or the
-    exit code of the error."""
+    """Start the agent that standard input describes; returns 0 when it accepts connections. Raises
+    UsageError, StartError."""
     try:
         sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
     except ValueError as error:
-        sys.stderr.write(
+        raise UsageError(
             "`psclust up` starts agents, with their settings on standard input; "
-            f"these are not valid: {error}\n"
-        )
-        return UsageError.exit_code
-    except PsclustError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+            f"these are not valid: {error}"
+        ) from None
     return 0
 
 
