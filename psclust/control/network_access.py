@@ -3,9 +3,8 @@ a record of it in the folder, which only the owner can read."""
 
 from __future__ import annotations
 
-import json
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,7 +15,7 @@ from psclust.errors import NoRunError
 from psclust.forward.tls import Identity
 from psclust.rundir.atomic_file import replacing
 from psclust.rundir.batch_job import BatchJob
-from psclust.spec.typed_json import build, parse_json
+from psclust.spec.typed_json import JsonRecord
 from psclust.transport.ports import add_secure_port
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _HOST = "supervisor"  # in its certificate
 
 
 @dataclass(frozen=True, slots=True)
-class _Access:
+class _Access(JsonRecord):
     addresses: tuple[str, ...]
     identity: Identity
 
@@ -39,13 +38,10 @@ def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -
     authority = Authority(f"{folder.path.parent.name}.{folder.id}")
     credentials = server_credentials(authority.agent(_HOST))
     port = add_secure_port(server, credentials, "0.0.0.0", ports)
-    addresses = [f"{address}:{port}" for address in every_own_address()]
+    addresses = tuple(f"{address}:{port}" for address in every_own_address())
     with replacing(folder.access) as aside:
         aside.touch(mode=0o600)
-        aside.write_text(
-            json.dumps({"addresses": addresses, "identity": asdict(authority.launcher())}),
-            encoding="utf-8",
-        )
+        aside.write_text(_Access(addresses, authority.launcher()).to_json(), encoding="utf-8")
 
 
 def lives_elsewhere(folder: RunFolder) -> bool:
@@ -57,7 +53,7 @@ def lives_elsewhere(folder: RunFolder) -> bool:
 def channel_from_elsewhere(folder: RunFolder, options: list[tuple[str, Any]]) -> grpc.Channel:
     """Raises NoRunError where the supervisor does not serve yet, or any more."""
     try:
-        access = build(_Access, parse_json(folder.access.read_text(encoding="utf-8")))
+        access = _Access.from_json(folder.access.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         name = folder.path.parent.name
         raise NoRunError(
