@@ -11,7 +11,9 @@ from psclust.errors import PsclustError
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--standing"]:
-        return _run_standing_agent()
+        from psclust.agent.standing_agent import run_standing_agent
+
+        return run_standing_agent()
     if arguments != [STAY_HERE]:
         code = delegate(["-m", "psclust.agent", STAY_HERE])
         if code is not None:
@@ -21,14 +23,8 @@ def main(arguments: list[str]) -> int:
     return process.main()
 
 
-def _run_standing_agent() -> int:
-    from psclust.agent.standing_agent import run_standing_agent
-
-    try:
-        return run_standing_agent()
-    except PsclustError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-
-
-sys.exit(main(sys.argv[1:]))
+try:
+    sys.exit(main(sys.argv[1:]))
+except PsclustError as error:
+    sys.stderr.write(f"{error}\n")
+    sys.exit(error.exit_code)

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from psclust.agent import agent_pb2 as pb
 from psclust.agent.event_log import EventLog
 from psclust.agent.lease import AgentLease, clock, granted_s
+from psclust.agent.records import task_id
 from psclust.errors import PsclustError
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
-from psclust.supervise import events
 from psclust.supervise.mailbox import Mailbox
 from psclust.transport.api import Output, SignalName
 from psclust.transport.local_transport import LocalTransport
@@ -41,7 +42,6 @@ class StoppingError(PsclustError):
 @dataclass
 class _Running:
     plan: TaskPlan
-    attempt: int
     alive: bool = True
     started: bool = False
     serving: bool = False
@@ -56,7 +56,7 @@ class _Running:
 class Agent:
     """Owns a host's tasks, and touches them only on the thread of `run`; other threads use `call`.
     grace_s: between TERM and KILL. leave_s: for the supervisor to have tasks leave a host that is
-    about to go; 0: they cannot."""
+    about to go; 0: they cannot. stopping: why all tasks will be ended, once that is certain."""
 
     def __init__(
         self, folder: RunFolder, lease_s: float, grace_s: float, leave_s: float = 0.0
@@ -70,7 +70,7 @@ class Agent:
         self._tasks: dict[Task, _Running] = {}
         self._attempts: set[tuple[Task, int]] = set()
         self._summaries: set[str] = set()
-        self._stopping: str | None = None
+        self.stopping: str | None = None
         self._leave_s = leave_s
         self._leaving: tuple[str, float] | None = None  # why, and until when on `clock`
         self._left: float | None = None  # when its last task did
@@ -80,16 +80,16 @@ class Agent:
     # ---- from any thread
 
     def started(self, task: Task, pid: int) -> None:
-        self.event_log.add(events.Started(task, pid))
+        self.event_log.add(pb.Event(task=task_id(task), started=pid))
         self._mailbox.soon(lambda: self._mark_started(task))
 
     def not_started(self, task: Task, reason: str) -> None:
         self._mark_ended(task)
-        self.event_log.add(events.NotStarted(task, reason))
+        self.event_log.add(pb.Event(task=task_id(task), not_started=reason))
 
     def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
         self._mark_ended(task)
-        self.event_log.add(events.Exited(task, code, out_of_memory=out_of_memory))
+        self.event_log.add(pb.Event(task=task_id(task), exited=code, out_of_memory=out_of_memory))
 
     def soon(self, work: Callable[[], None]) -> None:
         self._mailbox.soon(work)
@@ -102,20 +102,15 @@ class Agent:
         """Extend the lease to `until` on this machine's `lease.clock`; returns that clock. Raises
         StoppingError."""
         with self._renewed:
-            if self._stopping is not None:
-                raise StoppingError(self._stopping)
+            if self.stopping is not None:
+                raise StoppingError(self.stopping)
             self._lease.renew(until)
             self._renewed.notify_all()
         return clock()
 
-    @property
-    def stopping(self) -> str | None:
-        """Why all tasks will be ended, once that is certain."""
-        return self._stopping
-
     def stop(self, reason: str) -> None:
         """End all tasks and return from `run`; `stopped` is set when no task is alive."""
-        self._stopping = self._stopping or reason
+        self.stopping = self.stopping or reason
         self._mailbox.wake()
 
     @property
@@ -150,8 +145,8 @@ class Agent:
 
         def leased() -> _T:
             self._check_lease()
-            if self._stopping is not None:
-                raise StoppingError(self._stopping)
+            if self.stopping is not None:
+                raise StoppingError(self.stopping)
             return work(self._transport)
 
         return self._mailbox.call(leased)
@@ -161,7 +156,7 @@ class Agent:
             if (plan.task, attempt) in self._attempts:
                 return
             self._attempts.add((plan.task, attempt))
-            self._tasks[plan.task] = _Running(plan, attempt)
+            self._tasks[plan.task] = _Running(plan)
             self._summaries |= {plan.summaries} if plan.summaries is not None else set()
             self.folder.progress(plan.task).unlink(missing_ok=True)
             transport.start(plan, attempt, self.folder.log(plan.task, attempt))
@@ -192,32 +187,32 @@ class Agent:
     def run(self, transport: LocalTransport) -> None:
         """Until `stop` is called or the lease is over; then no task is alive."""
         self._transport = transport
-        while self._stopping is None:
+        while self.stopping is None:
             self._turn()
             self._check_lease()
             self._check_leaving()
-        LOG.info("stopping: %s", self._stopping)
+        LOG.info("stopping: %s", self.stopping)
         self._end_all()
-        self._mailbox.close(StoppingError(self._stopping))
+        self._mailbox.close(StoppingError(self.stopping))
         self.stopped.set()
 
     def _check_lease(self) -> None:
         with self._renewed:
-            if self._stopping is not None or self._renewed.wait_for(
+            if self.stopping is not None or self._renewed.wait_for(
                 self._is_leased, 0 if self._is_leased() else _READ_S
             ):
                 return
-            self._stopping = _LEASE_OVER
+            self.stopping = _LEASE_OVER
 
     def _check_leaving(self) -> None:
-        if self._leaving is None or self._stopping is not None:
+        if self._leaving is None or self.stopping is not None:
             return
         reason, until = self._leaving
         alive = any(entry.alive for entry in self._tasks.values())
         self._left = None if alive else self._left or clock()
         told = self._left is not None and clock() > self._left + _TELL_S
         if told or clock() > until:
-            self._stopping = reason
+            self.stopping = reason
 
     def _is_leased(self) -> bool:
         return not self._lease.is_over(clock())
@@ -228,7 +223,7 @@ class Agent:
         for entry in self._tasks.values():
             if entry.awaited and self._transport.serving(entry.plan):
                 entry.serving = True
-                self.event_log.add(events.Serving(entry.plan.task))
+                self.event_log.add(pb.Event(task=task_id(entry.plan.task), serving=True))
 
     def _end_all(self) -> None:
         signals: tuple[SignalName, ...] = ("TERM", "KILL")

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.refusal import refuse
-from psclust.errors import UsageError
+from psclust.errors import PsclustError, UsageError
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["Agent"]
 
@@ -43,7 +43,7 @@ def serve_agent(service: object, server: grpc.Server) -> None:
         )
         if answer is not None:
             handlers[method.name] = handler(
-                _if_readable(answer, getattr(pb, method.input_type.name)),
+                _answering(answer, getattr(pb, method.input_type.name)),
                 None,
                 getattr(pb, method.output_type.name).SerializeToString,
             )
@@ -52,15 +52,18 @@ def serve_agent(service: object, server: grpc.Server) -> None:
     )
 
 
-def _if_readable(answer: Callable[[Any, grpc.ServicerContext], Any], message: Any) -> Any:
-    """`answer`, for the bytes of a request. Those that are no `message` are refused: gRPC would log
-    a traceback, and answer with an internal error."""
+def _answering(answer: Callable[[Any, grpc.ServicerContext], Any], message: Any) -> Any:
+    """`answer`, for the bytes of a request. A PsclustError that it raises ends the call. Bytes that
+    are no `message` are refused: gRPC would log a traceback, and answer with an internal error."""
 
     def call(data: bytes, context: grpc.ServicerContext) -> Any:
         try:
             request = message.FromString(data)
         except DecodeError as error:
             refuse(context, UsageError(f"not a {message.DESCRIPTOR.name}: {error}."))
-        return answer(request, context)
+        try:
+            return answer(request, context)
+        except PsclustError as error:
+            refuse(context, error)
 
     return call

@@ -8,16 +8,16 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import compress
 
 import grpc
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.addresses import every_own_address
 from psclust.agent.agent import Agent, StoppingError
-from psclust.agent.records import facts_message, plan_of
-from psclust.agent.refusal import refuse
+from psclust.agent.records import facts_message, plan_of, task_of
 from psclust.agent.update_stream import stream_updates
-from psclust.errors import PsclustError, UsageError
+from psclust.errors import UsageError
 from psclust.forward.forwarder_process import ForwarderProcess
 from psclust.forward.route import Route
 from psclust.plan.port_request import PortRequest
@@ -28,7 +28,6 @@ from psclust.plan.request_checks import (
     check_moment,
     check_port_requests,
     check_ports,
-    check_task,
     check_task_name,
     check_task_plan,
 )
@@ -47,8 +46,9 @@ _LISTEN_S = 30.0
 
 
 class AgentService:
-    """Turns RPCs into calls of an Agent. sent_reason: set when the supervisor has been sent the
-    agent's reason to stop. forwarder: of an encrypted run."""
+    """Turns RPCs into calls of an Agent; `agent_calls.serve_agent` refuses with a PsclustError that
+    they raise. sent_reason: set when the supervisor has been sent the agent's reason to stop.
+    forwarder: of an encrypted run."""
 
     def __init__(self, agent: Agent, forwarder: ForwarderProcess | None = None) -> None:
         self.sent_reason = threading.Event()
@@ -64,37 +64,32 @@ class AgentService:
             PortRequest(Task(port.task.job, port.task.index), port.address, port.wanted)
             for port in request.ports
         ]
-        with _refusing(context):
-            check_port_requests(wanted)
+        check_port_requests(wanted)
         if self._forwarder is not None:
             self._forwarder.forget([int(each.wanted) for each in wanted if is_fixed(each.wanted)])
-        with _refusing(context):
-            ports = self._agent.call(lambda transport: transport.reserve(wanted))
+        ports = self._agent.call(lambda transport: transport.reserve(wanted))
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
 
     def Forward(self, request: pb.ForwardRequest, context: grpc.ServicerContext) -> pb.ForwardReply:
-        with _refusing(context):
-            if self._forwarder is None:
-                raise UsageError("This run is not encrypted, so its hosts forward no ports.")
-            for each in request.routes:
-                check_ports(str(each.port))
+        if self._forwarder is None:
+            raise UsageError("This run is not encrypted, so its hosts forward no ports.")
+        for each in request.routes:
+            check_ports(str(each.port))
         routes = [
             Route(each.port, each.host, each.address, each.listens) for each in request.routes
         ]
         return pb.ForwardReply(taken=self._forwarder.forward(routes))
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Empty:
-        with _refusing(context):
-            plan = plan_of(request.plan)
-            check_task_plan(plan)
-            check_attempt(request.attempt)
+        plan = plan_of(request.plan)
+        check_task_plan(plan)
+        check_attempt(request.attempt)
         with _retried_when_stopping(context):
             self._agent.start(plan, request.attempt)
         return pb.Empty()
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Empty:
-        with _refusing(context):
-            task = _task(request.task)
+        task = task_of(request.task)
         with _retried_when_stopping(context):
             self._agent.signal(task, _signal(request))
         return pb.Empty()
@@ -102,30 +97,23 @@ class AgentService:
     def RenewLease(
         self, request: pb.RenewLeaseRequest, context: grpc.ServicerContext
     ) -> pb.RenewLeaseReply:
-        with _refusing(context):
-            check_moment(request.until)
+        check_moment(request.until)
         try:
             return pb.RenewLeaseReply(clock=self._agent.renew(request.until))
-        except StoppingError as error:
+        except StoppingError:
             self.sent_reason.set()
-            refuse(context, error)
+            raise
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
-        with _refusing(context):
-            check_addresses(request.addresses)
+        check_addresses(request.addresses)
         with ThreadPoolExecutor(max_workers=32) as pool:
-            accepted = list(pool.map(accepts, request.addresses))
-        return pb.Addresses(
-            addresses=[
-                address for address, yes in zip(request.addresses, accepted, strict=True) if yes
-            ]
-        )
+            accepted = pool.map(accepts, request.addresses)
+            return pb.Addresses(addresses=compress(request.addresses, accepted))
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
-        with _refusing(context):
-            for each in request.processes:
-                check_task_name(each.task)
-            check_addresses(request.addresses)
+        for each in request.processes:
+            check_task_name(each.task)
+        check_addresses(request.addresses)
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
         ways = {
             each: self._forwarder.way(each) if self._forwarder is not None else each
@@ -136,8 +124,7 @@ class AgentService:
 
     def Inject(self, request: pb.Fault, context: grpc.ServicerContext) -> pb.Empty:
         pid = request.pid if request.HasField("pid") else None
-        with _refusing(context):
-            make_fault(Fault(request.kind, pid, request.for_s, request.rate))
+        make_fault(Fault(request.kind, pid, request.for_s, request.rate))
         return pb.Empty()
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
@@ -145,13 +132,12 @@ class AgentService:
         self._listen_until.cancel()
         self._listen_until = threading.Timer(_LISTEN_S, self._stop_listening)
         self._listen_until.start()
-        with _refusing(context):
-            check_ports(request.ports)
-            for address in request.addresses or every_own_address():
-                check_host(address)
-                listener = listen_in(address, request.ports)
-                self._listeners.append(listener)
-                found.append(f"{address}:{listener.getsockname()[1]}")
+        check_ports(request.ports)
+        for address in request.addresses or every_own_address():
+            check_host(address)
+            listener = listen_in(address, request.ports)
+            self._listeners.append(listener)
+            found.append(f"{address}:{listener.getsockname()[1]}")
         return pb.Addresses(addresses=found)
 
     def Stop(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Empty:
@@ -175,15 +161,6 @@ class AgentService:
 
 
 @contextmanager
-def _refusing(context: grpc.ServicerContext) -> Iterator[None]:
-    """End the RPC with a PsclustError of the block."""
-    try:
-        yield
-    except PsclustError as error:
-        refuse(context, error)
-
-
-@contextmanager
 def _retried_when_stopping(context: grpc.ServicerContext) -> Iterator[None]:
     """Answer UNAVAILABLE while the agent is stopping: the client tries again until it knows that
     the host is lost."""
@@ -197,10 +174,3 @@ def _signal(request: pb.SignalRequest) -> SignalName:
     if request.kill:
         return "KILL"
     return "USR1" if request.usr1 else "USR2" if request.usr2 else "TERM"
-
-
-def _task(message: pb.TaskId) -> Task:
-    """Raises UsageError."""
-    task = Task(message.job, message.index)
-    check_task(task)
-    return task

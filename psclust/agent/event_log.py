@@ -4,35 +4,26 @@ those it missed."""
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
-from psclust.supervise.events import Exited, NotStarted, Serving, Started
-
-TaskEvent = Started | NotStarted | Exited | Serving
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Numbers begin at 1."""
-
-    number: int
-    event: TaskEvent
+from psclust.agent import agent_pb2 as pb
 
 
 class EventLog:
-    """Append-only and thread-safe."""
+    """Append-only and thread-safe. Numbers begin at 1."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._events: list[pb.Event] = []
         self._grown = threading.Condition()
 
-    def add(self, event: TaskEvent) -> None:
+    def add(self, event: pb.Event) -> None:
+        """Numbers it."""
         with self._grown:
-            self._entries.append(Entry(len(self._entries) + 1, event))
+            event.number = len(self._events) + 1
+            self._events.append(event)
             self._grown.notify_all()
 
-    def after(self, number: int, timeout_s: float) -> list[Entry]:
-        """Entries with greater numbers; waits up to `timeout_s` for the first one."""
+    def after(self, number: int, timeout_s: float) -> list[pb.Event]:
+        """Events with greater numbers; waits up to `timeout_s` for the first one."""
         with self._grown:
-            self._grown.wait_for(lambda: len(self._entries) > number, timeout_s)
-            return self._entries[number:]
+            self._grown.wait_for(lambda: len(self._events) > number, timeout_s)
+            return self._events[number:]

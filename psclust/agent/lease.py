@@ -68,11 +68,12 @@ class _Reply:
 
 
 class SupervisorLease:
-    """The supervisor's side, for one agent that was started with a lease of `lease_s` before `now`.
-    more_s: extra time to reconnect. Times are the supervisor's unless stated otherwise."""
+    """The supervisor's side, for one agent that was started with a lease of `lease_s` before `now`;
+    another one holds from the next renewal on. more_s: extra time to reconnect. Times are the
+    supervisor's unless stated otherwise."""
 
     def __init__(self, lease_s: float, now: float, more_s: float = 0.0) -> None:
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         self._more_s = more_s
         self._began = now
         self._reply: _Reply | None = None
@@ -80,17 +81,9 @@ class SupervisorLease:
         self._over = now + granted_s(lease_s)
 
     @property
-    def lease_s(self) -> float:
-        return self._lease_s
-
-    @property
     def contact(self) -> float:
         """When the last renewal that was answered had been sent."""
         return self._reply.sent if self._reply else self._began
-
-    def extend(self, lease_s: float) -> None:
-        """Change the length, from the next renewal on."""
-        self._lease_s = lease_s
 
     def renewal(self, now: float) -> float:
         """The end, on the agent's clock, that a renewal sent now must name; 0 while that clock is
@@ -99,7 +92,7 @@ class SupervisorLease:
         if self._reply is None:
             return 0.0
         if self._unanswered is None:
-            ahead = granted_s(self._lease_s) + self._more_s
+            ahead = granted_s(self.lease_s) + self._more_s
             self._unanswered = self._reply.agent_clock + (now - self._reply.sent) + ahead
             self._over = max(self._over, now + ahead + (self._reply.received - self._reply.sent))
         return self._unanswered

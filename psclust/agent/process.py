@@ -12,16 +12,17 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psclust
 from psclust.agent import guard
-from psclust.agent.access import Identity
+from psclust.agent.access import server_credentials
 from psclust.agent.addresses import every_own_address, network, own_addresses
-from psclust.errors import PsclustError, StartError, UsageError
+from psclust.errors import StartError, UsageError
 from psclust.failed_threads import end_when_threads_fail
+from psclust.forward.tls import Identity
 from psclust.plan.task_environment import (
     HostEnvironment,
     library_environment,
@@ -30,6 +31,7 @@ from psclust.plan.task_environment import (
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
+from psclust.spec.typed_json import JsonRecord
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import add_secure_port
 from psclust.transport.process_stat import START_TICKS, stat_fields
@@ -50,7 +52,7 @@ OPTIONS = [
 
 
 @dataclass(frozen=True)
-class AgentRequest:
+class AgentRequest(JsonRecord):
     """The settings of one agent.
 
     host: its name in the cluster file. folder: the run's on this host. address: where to listen,
@@ -74,72 +76,37 @@ class AgentRequest:
     leave_s: float = 0.0
     version: str = psclust.__version__
 
-    def to_json(self) -> str:
-        forwarder = self.forwarder.to_json() if self.forwarder else None
-        identity = self.identity.to_json()
-        return json.dumps({**self.__dict__, "identity": identity, "forwarder": forwarder})
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentRequest:
-        data: dict[str, Any] = json.loads(text)
-        return cls(
-            **{
-                **data,
-                "identity": Identity.from_json(data["identity"]),
-                "warm": tuple(data["warm"]),
-                "forwarder": Identity.from_json(data["forwarder"]) if data["forwarder"] else None,
-            }
-        )
-
 
 @dataclass(frozen=True)
-class AgentReply:
+class AgentReply(JsonRecord):
     """The properties of a started agent.
 
-    address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
-    None if it was not built. environ: the variables that tasks inherit and that planning depends
-    on. cores: how many it may use. addresses: all of this host. forwarder: the port of its
-    forwarder, 0 without one. network: see `psclust.agent.addresses.network`. tls: of its forwarder
+    address, port: where it listens. folder: the run's on this host. environment: of the variables
+    only those that planning depends on. forwarder: the port of its forwarder, 0 without one.
+    network: see `psclust.agent.addresses.network`. tls: of its forwarder
     (`psclust.forward.tls.expected_tls`).
     """
 
     pid: int
     address: str
     port: int
-    version: str
-    python: str
     folder: str
-    shim: str | None
-    environ: Mapping[str, str]
-    cores: int
-    addresses: tuple[str, ...]
+    environment: HostEnvironment
     forwarder: int
     network: str
     tls: str = ""
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentReply:
-        data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "addresses": tuple(data["addresses"])})
-
 
 def main() -> int:
-    """Start the agent that standard input describes; returns 0 when it accepts connections, or the
-    exit code of the error."""
+    """Start the agent that standard input describes; returns 0 when it accepts connections. Raises
+    UsageError, StartError."""
     try:
         sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
-    except (ValueError, KeyError, TypeError) as error:
-        sys.stderr.write(
+    except ValueError as error:
+        raise UsageError(
             "`psclust up` starts agents, with their settings on standard input; "
-            f"these are not valid: {error}\n"
-        )
-        return UsageError.exit_code
-    except PsclustError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+            f"these are not valid: {error}"
+        ) from None
     return 0
 
 
@@ -202,7 +169,12 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     forwarder = _forwarder(request)
     environ = {**os.environ, **request.environ}
     here = HostEnvironment(
-        environ=environ, cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+        environ,
+        os.getcwd(),
+        sys.executable,
+        server_shim(),
+        len(os.sched_getaffinity(0)),
+        tuple(every_own_address()),
     )
     of_host = forwarder.environ if forwarder is not None else {}
     transport = LocalTransport(agent, environ, library_environment(here), log=2, of_host=of_host)
@@ -212,11 +184,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
     service = AgentService(agent, forwarder)
     serve_agent(service, server)
-    identity = request.identity
-    credentials = grpc.ssl_server_credentials(
-        [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
-    )
     address = choose_address(request)
+    credentials = server_credentials(request.identity)
     port = add_secure_port(server, credentials, address, request.ports)
     server.start()
     reply = _reply((address, port), folder, here, forwarder)
@@ -243,13 +212,8 @@ def _reply(
     return AgentReply(
         os.getpid(),
         *listens,
-        psclust.__version__,
-        sys.executable,
         str(folder.path),
-        here.shim,
-        planned_with(here.environ),
-        len(os.sched_getaffinity(0)),
-        tuple(every_own_address()),
+        replace(here, environ=planned_with(here.environ)),
         forwarder.port if forwarder is not None else 0,
         network(),
         forwarder.tls if forwarder is not None else "",
@@ -260,10 +224,8 @@ def _forwarder(request: AgentRequest) -> ForwarderProcess | None:
     if request.forwarder is None:
         return None
     from psclust.forward.forwarder_process import ForwarderProcess
-    from psclust.forward.tls import Credentials
 
-    credentials = Credentials.from_json(request.forwarder.to_json())
-    return ForwarderProcess(credentials, tls_library(), request.lease_s, request.ports)
+    return ForwarderProcess(request.forwarder, tls_library(), request.lease_s, request.ports)
 
 
 def choose_address(request: AgentRequest) -> str:

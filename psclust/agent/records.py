@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from psclust.agent import agent_pb2 as pb
+from psclust.plan.request_checks import check_task
 from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.gpu_usage import GpuUsage
@@ -15,35 +16,33 @@ from psclust.transport.strangers import Strangers
 from psclust.transport.task_usage import Usage
 
 
+def task_id(task: Task) -> pb.TaskId:
+    return pb.TaskId(job=task.job, index=task.index)
+
+
+def task_of(message: pb.TaskId) -> Task:
+    """Raises UsageError."""
+    task = Task(message.job, message.index)
+    check_task(task)
+    return task
+
+
 def plan_message(plan: TaskPlan) -> pb.TaskPlan:
     return pb.TaskPlan(**_given(asdict(plan)))
 
 
 def plan_of(message: pb.TaskPlan) -> TaskPlan:
-    policy = message.restart
+    """Raises UsageError where it names no tasks."""
     return TaskPlan(
-        task=_task(message.task),
-        host=message.host,
-        address=_optional(message, "address"),
-        argv=tuple(message.argv),
-        env=dict(message.env),
-        cwd=message.cwd,
-        preload=_optional(message, "preload"),
-        role=message.role,
-        serves=message.serves,
-        needs=tuple(map(_task, message.needs)),
-        decides=message.decides,
-        ok_exit_codes=tuple(message.ok_exit_codes),
-        restart=RestartPolicy(
-            policy.when, policy.max, policy.window_s, policy.backoff_s, policy.max_backoff_s
-        ),
-        recovery_wait_s=_optional(message, "recovery_wait_s"),
-        free_port=_optional(message, "free_port"),
-        elsewhere=message.elsewhere,
-        failure_hint=_optional(message, "failure_hint"),
-        summaries=_optional(message, "summaries"),
-        grows=message.grows,
-        leaves=message.leaves,
+        **{
+            **_fields(message),
+            "task": task_of(message.task),
+            "argv": tuple(message.argv),
+            "env": dict(message.env),
+            "needs": tuple(map(task_of, message.needs)),
+            "ok_exit_codes": tuple(message.ok_exit_codes),
+            "restart": RestartPolicy(**_fields(message.restart)),
+        }
     )
 
 
@@ -55,12 +54,16 @@ def facts_message(facts: HostFacts) -> pb.InspectReply:
 def facts_of(message: pb.InspectReply) -> HostFacts:
     processes = {
         task: ProcessFacts(
-            _optional(each, "state"),
-            tuple(tuple(map(_frame, thread.frames)) for thread in each.threads),
-            _optional(each, "no_stack"),
-            _usage(each.usage),
-            tuple(each.names),
-            Strangers(each.strangers.closed, each.strangers.last),
+            **{
+                **_fields(each),
+                "threads": tuple(
+                    tuple(Frame(**_fields(frame)) for frame in thread.frames)
+                    for thread in each.threads
+                ),
+                "usage": _usage(each.usage),
+                "names": tuple(each.names),
+                "strangers": Strangers(**_fields(each.strangers)),
+            }
         )
         for task, each in message.processes.items()
     }
@@ -88,42 +91,34 @@ def _usage_message(usage: Usage) -> pb.Usage:
         for inode, (sent, received) in (usage.sockets or {}).items()
     }
     return pb.Usage(
-        cpu_s=usage.cpu_s,
-        memory=usage.memory,
-        sockets=None if usage.sockets is None else pb.Sockets(moved=moved),
-        gpu=None if usage.gpu is None else pb.Gpu(**_given(asdict(usage.gpu))),
-        left=usage.left,
-        unread=usage.unread,
-        unsent=usage.unsent,
+        **{
+            **_given(asdict(usage)),
+            "sockets": None if usage.sockets is None else pb.Sockets(moved=moved),
+            "gpu": None if usage.gpu is None else pb.Gpu(**_given(asdict(usage.gpu))),
+        }
     )
 
 
 def _usage(message: pb.Usage) -> Usage:
-    sockets, gpu = _optional(message, "sockets"), _optional(message, "gpu")
-    return Usage(
-        message.cpu_s,
-        message.memory,
-        None
-        if sockets is None
-        else {inode: (each.sent, each.received) for inode, each in sockets.moved.items()},
-        None if gpu is None else GpuUsage(_optional(gpu, "memory"), _optional(gpu, "busy")),
-        _optional(message, "left"),
-        _optional(message, "unread"),
-        _optional(message, "unsent"),
-    )
-
-
-def _frame(message: pb.Frame) -> Frame:
-    return Frame(message.function, message.file, message.line, _optional(message, "text"))
-
-
-def _task(message: pb.TaskId) -> Task:
-    return Task(message.job, message.index)
+    found = _fields(message)
+    sockets, gpu = found["sockets"], found["gpu"]
+    if sockets is not None:
+        found["sockets"] = {
+            inode: (each.sent, each.received) for inode, each in sockets.moved.items()
+        }
+    found["gpu"] = None if gpu is None else GpuUsage(**_fields(gpu))
+    return Usage(**found)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _optional(message: Any, name: str) -> Any:
-    return getattr(message, name) if message.HasField(name) else None
+def _fields(message: Any) -> dict[str, Any]:
+    """Of a message, by name; None for an optional one that it lacks."""
+    return {
+        each.name: getattr(message, each.name)
+        if each.containing_oneof is None or message.HasField(each.name)
+        else None
+        for each in message.DESCRIPTOR.fields
+    }

@@ -14,8 +14,9 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from psclust import framing
 from psclust.agent import guard
-from psclust.agent.standing_protocol import DelegatedCommand, peer_uid, receive, reply, socket_path
+from psclust.agent.standing_protocol import DelegatedCommand, receive, reply, socket_path
 from psclust.errors import StartError
 
 LOG = logging.getLogger(__name__)
@@ -97,8 +98,8 @@ class StandingAgent:
         connection, _ = self._listener.accept()
         connection.settimeout(_RECEIVE_S)
         try:
-            if peer_uid(connection) != os.getuid():
-                LOG.warning("refused user %d", peer_uid(connection))
+            if framing.peer_uid(connection) != os.getuid():
+                LOG.warning("refused user %d", framing.peer_uid(connection))
                 connection.close()
                 return
             reply(connection, {"welcome": os.getpid()})

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -58,21 +57,13 @@ def delegate(arguments: list[str]) -> int | None:
             connection.connect(str(socket_path(os.environ)))
             # Wait for its greeting: files sent to a process that never receives them stay open.
             if (
-                peer_uid(connection) == os.getuid()
+                framing.peer_uid(connection) == os.getuid()
                 and replies.readline()
                 and _is_taken(connection, replies, [sys.executable, *arguments])
             ):
                 connection.settimeout(None)
                 return _exit_code(replies)
     return None
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end, from the kernel."""
-    credentials = connection.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
-    )
-    return int(struct.unpack("3i", credentials)[1])
 
 
 def reply(connection: socket.socket, message: Mapping[str, Any]) -> None:

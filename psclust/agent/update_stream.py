@@ -3,19 +3,19 @@ earlier stream broke off."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.agent import Agent
-from psclust.agent.event_log import Entry
+from psclust.agent.records import task_id, task_of
 from psclust.rundir.log_times import ENTRY, read_entries, times_path
 from psclust.spec.cluster import Task
-from psclust.supervise.events import Exited, NotStarted, Serving, Started
 
-_FILE_CHUNK = 1 << 18
 _LOOK_S = 1.0
 _POLL_S = 0.1  # between checks for new output
 _CHUNK = 1 << 18
@@ -36,7 +36,8 @@ def stream_updates(
     announced = leaving = False
     while is_active():
         over = agent.stopped.is_set()  # read before the last updates are collected
-        entries = agent.event_log.after(after, 0 if over else _POLL_S)
+        events = agent.event_log.after(after, 0 if over else _POLL_S)
+        ended = [event for event in events if event.WhichOneof("event") == "exited"]
         if agent.stopping is not None and not announced:
             # First, or the supervisor would take the tasks' ends for failures of their own.
             announced = True
@@ -44,18 +45,14 @@ def stream_updates(
         if agent.leaving is not None and not leaving:
             leaving = True
             yield pb.Update(leaving=agent.leaving)
-        for entry in entries:
-            if isinstance(entry.event, Exited):
-                agent.drain(entry.event.task, _DRAIN_S)
+        for event in ended:
+            agent.drain(task_of(event.task), _DRAIN_S)
         yield from output.updates()
         yield from progress.updates()
-        yield from event_files.updates(
-            agent.summary_folders(),
-            at_once=over or any(isinstance(entry.event, Exited) for entry in entries),
-        )
-        for entry in entries:
-            yield pb.Update(event=_event(entry))
-            after = entry.number
+        yield from event_files.updates(agent.summary_folders(), at_once=over or bool(ended))
+        for event in events:
+            yield pb.Update(event=event)
+            after = event.number
         if over:
             return
 
@@ -82,7 +79,7 @@ class _OutputStream:
                 self._lost[task, attempt] = found.lost
                 offset = self._offsets.get(log.name, 0)
                 unkept = pb.Output(
-                    task=_id(task),
+                    task=task_id(task),
                     attempt=attempt,
                     offset=offset,
                     lost=found.lost,
@@ -91,17 +88,11 @@ class _OutputStream:
                 yield pb.Update(output=unkept)
 
     def _saved(self, task: Task, attempt: int, path: Path) -> Iterator[pb.Update]:
-        offset = self._offsets.get(path.name, 0)
-        if _size(path) <= offset:
-            return
-        with path.open("rb") as file:
-            file.seek(offset)
-            while data := file.read(_CHUNK):
-                yield pb.Update(
-                    output=pb.Output(task=_id(task), attempt=attempt, offset=offset, data=data)
-                )
-                offset += len(data)
-        self._offsets[path.name] = offset
+        for offset, data in _appended(path, self._offsets.get(path.name, 0)):
+            yield pb.Update(
+                output=pb.Output(task=task_id(task), attempt=attempt, offset=offset, data=data)
+            )
+            self._offsets[path.name] = offset + len(data)
 
     def _timed(self, task: Task, attempt: int, path: Path) -> Iterator[pb.Update]:
         first = self._offsets.get(path.name, 0)
@@ -110,7 +101,7 @@ class _OutputStream:
         now = time.time()
         times = [pb.Time(end=end, age=now - at) for end, at in read_entries(path, first)]
         yield pb.Update(
-            output=pb.Output(task=_id(task), attempt=attempt, first_time=first, times=times)
+            output=pb.Output(task=task_id(task), attempt=attempt, first_time=first, times=times)
         )
         self._offsets[path.name] = first + len(times)
 
@@ -140,7 +131,18 @@ class _ProgressStream:
             self._seen[task] = seen
             if known != self._sent.get(task):
                 self._sent[task] = known
-                yield pb.Update(progress=pb.Progress(task=_id(task), content=known[1]))
+                yield pb.Update(progress=pb.Progress(task=task_id(task), content=known[1]))
+
+
+def _appended(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a file from `offset` on, with their places; none if it is removed meanwhile."""
+    if _size(path) <= offset:
+        return
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(_CHUNK):
+            yield offset, data
+            offset += len(data)
 
 
 def _size(path: Path) -> int:
@@ -149,26 +151,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _event(entry: Entry) -> pb.Event:
-    event = pb.Event(number=entry.number, task=_id(entry.event.task))
-    match entry.event:
-        case Started(pid=pid):
-            event.started = pid
-        case NotStarted(reason=reason):
-            event.not_started = reason
-        case Exited(code=code, out_of_memory=evidence):
-            event.exited = code
-            if evidence is not None:
-                event.out_of_memory = evidence
-        case Serving():
-            event.serving = True
-    return event
-
-
-def _id(task: Task) -> pb.TaskId:
-    return pb.TaskId(job=task.job, index=task.index)
 
 
 class EventFiles:
@@ -184,19 +166,8 @@ class EventFiles:
             return
         self._looked = time.monotonic()
         for folder in map(Path, folders):
-            for path in sorted(folder.rglob("*tfevents*")):
-                yield from self._appended(path, path.relative_to(folder).as_posix())
-
-    def _appended(self, path: Path, name: str) -> Iterator[pb.Update]:
-        offset = self._offsets.get(name, 0)
-        try:
-            if not path.is_file() or path.stat().st_size <= offset:
-                return
-            with path.open("rb") as file:
-                file.seek(offset)
-                while data := file.read(_FILE_CHUNK):
+            for path in sorted(filter(os.path.isfile, folder.rglob("*tfevents*"))):
+                name = path.relative_to(folder).as_posix()
+                for offset, data in _appended(path, self._offsets.get(name, 0)):
                     yield pb.Update(event_file=pb.EventFile(path=name, offset=offset, data=data))
-                    offset += len(data)
-                    self._offsets[name] = offset
-        except OSError:
-            return  # removed meanwhile
+                    self._offsets[name] = offset + len(data)

@@ -42,11 +42,6 @@ class Row:
     def moved(self) -> float:
         return (self.received or 0.0) + (self.sent or 0.0)
 
-    @property
-    def gpu(self) -> GpuUsage:
-        """Without a GPU all of it is None."""
-        return (self.now.usage.gpu if self.now.usage else None) or GpuUsage()
-
     def to_dict(self) -> dict[str, object]:
         reading = self.now
         return {
@@ -60,8 +55,8 @@ class Row:
             "sent_bytes_per_s": self.sent,
             "unread_bytes": reading.usage.unread if reading.usage else None,
             "unsent_bytes": reading.usage.unsent if reading.usage else None,
-            "gpu_busy": self.gpu.busy,
-            "gpu_memory_bytes": self.gpu.memory,
+            "gpu_busy": reading.gpu.busy,
+            "gpu_memory_bytes": reading.gpu.memory,
             "step": reading.step,
             "step_age_s": reading.step_age_s,
             "examples_per_s": reading.examples_per_s,
@@ -114,7 +109,7 @@ def view(
 ) -> RenderableType:
     """`width`: columns of the terminal; on a narrow one, hosts, staleness and the memory of GPUs
     give way."""
-    wide, gpus = width >= 100, any(row.gpu != GpuUsage() for row in found)
+    wide, gpus = width >= 100, any(row.now.gpu != GpuUsage() for row in found)
     gpu = ("GPU", *(("GPU MEM",) if wide else ())) if gpus else ()
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for title in ("TASK", *(("HOST",) if wide else ()), "STATE"):
@@ -145,8 +140,8 @@ def view(
             _number(row.memory, format_bytes),
         ]
         shown = [
-            _number(row.gpu.busy, lambda busy: f"{100 * busy:.0f} %"),
-            _number(row.gpu.memory, format_bytes),
+            _number(row.now.gpu.busy, lambda busy: f"{100 * busy:.0f} %"),
+            _number(row.now.gpu.memory, format_bytes),
         ]
         cells += shown[: len(gpu)]
         cells += [

@@ -3,10 +3,11 @@ end, within `lease.RECONNECT_S`."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import grpc
 
-from psclust.agent.access import AgentAccess, server_name
-from psclust.reach.connections import Tunnel
+from psclust.agent.access import AgentAccess, channel_credentials, server_name
 from psclust.reach.ways import open_tunnel
 
 _OPTIONS = [
@@ -22,32 +23,17 @@ _OPTIONS = [
 _DIRECT = [("grpc.min_reconnect_backoff_ms", 2000)]
 
 
-class AgentChannel:
-    """`channel` is the gRPC channel; `close` ends it and its tunnel."""
-
-    def __init__(self, access: AgentAccess) -> None:
-        self._tunnel = _tunnel(access)
-        identity = access.identity
-        credentials = grpc.ssl_channel_credentials(
-            identity.authority, identity.key, identity.certificate
-        )
-        options = [
-            *_OPTIONS,
-            *([] if self._tunnel else _DIRECT),
-            ("grpc.ssl_target_name_override", server_name(access.host)),
-        ]
-        self.channel = grpc.secure_channel(
-            self._tunnel.address if self._tunnel else access.target, credentials, options=options
-        )
-
-    def close(self) -> None:
-        self.channel.close()
-        if self._tunnel is not None:
-            self._tunnel.close()
-
-
-def _tunnel(access: AgentAccess) -> Tunnel | None:
+def open_channel(access: AgentAccess, closing: ExitStack) -> grpc.Channel:
+    """closing: ends it, and its tunnel."""
+    target = access.target
+    options = [*_OPTIONS, ("grpc.ssl_target_name_override", server_name(access.host))]
     if access.via is None:
-        return None
-    host, _, port = access.target.rpartition(":")
-    return open_tunnel(access.via, (host, int(port)))
+        options += _DIRECT
+    else:
+        host, _, port = target.rpartition(":")
+        tunnel = open_tunnel(access.via, (host, int(port)))
+        closing.callback(tunnel.close)
+        target = tunnel.address
+    channel = grpc.secure_channel(target, channel_credentials(access.identity), options=options)
+    closing.callback(channel.close)
+    return channel

@@ -7,10 +7,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
 
@@ -25,22 +28,24 @@ from psclust.agent.lease import (
     is_silent,
     renewal_interval_s,
 )
-from psclust.agent.records import facts_of, plan_message
+from psclust.agent.records import facts_of, plan_message, task_id
 from psclust.agent.refusal import Refusal, refusal
-from psclust.control.agent_channel import AgentChannel
-from psclust.control.agent_updates import AgentUpdates, HostListener
-from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
+from psclust.control.agent_channel import open_channel
+from psclust.control.agent_updates import AgentUpdates
+from psclust.control.suspend_detector import SuspendDetector
 from psclust.errors import StartError
 from psclust.forward.route import Route
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
+from psclust.supervise.events import Event, HostLost, HostSilent, NotStarted
 from psclust.transport.api import SignalName
 from psclust.transport.faults import Fault
 from psclust.transport.process_facts import HostFacts, Inspected
 
 LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _REQUEST_S = 20.0
 _REPLY_S = 15.0  # for a call whose result is awaited; `up` itself waits for 20 s
@@ -61,33 +66,26 @@ class Contact(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """`refused` is called with the reason if the agent refuses."""
-
-    send: Callable[[], object]
-    refused: Callable[[str], object]
-
-
 class AgentClient:
     """One agent. Three threads of its own send requests, receive updates, and renew the lease. Any
-    thread may call `listen`, `probe` and `inspect`; the rest is for the owner of the transport."""
+    thread may call `listen`, `probe` and `inspect`; the rest is for the owner of the transport.
+    tasks: their state. post: takes events of tasks and of their host, on any thread."""
 
     def __init__(
         self,
         access: AgentAccess,
         folder: RunFolder,
-        listener: HostListener,
-        suspended: SuspendDetector | None = None,
+        post: Callable[[Event], object],
+        suspended: SuspendDetector,
     ) -> None:
         self.access = access
-        self._listener = listener
-        self._suspended = suspended or start_suspend_detector()
-        self._updates = AgentUpdates(access.host, folder, listener)
+        self._post = post
+        self._suspended = suspended
+        self.tasks = AgentUpdates(access.host, folder, post)
         self._lease = SupervisorLease(access.lease_s, clock(), LOGIN_S if access.via else 0.0)
-        self._channel = AgentChannel(access)
-        self._stub = agent_stub(self._channel.channel)
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._closing = ExitStack()
+        self._stub = agent_stub(open_channel(access, self._closing))
+        self._requests: queue.SimpleQueue[Callable[[], bool] | None] = queue.SimpleQueue()
         self._contact = Contact.CONNECTED
         self._changed = threading.Condition()  # guards `_contact`
         self._why_lost = ""
@@ -103,7 +101,9 @@ class AgentClient:
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         """Raises the agent's refusal, or StartError if it does not answer."""
         ports = [
-            pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted)
+            pb.ReserveRequest.Port(
+                task=task_id(entry.task), address=entry.host, wanted=entry.wanted
+            )
             for entry in requests
         ]
         reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
@@ -115,29 +115,24 @@ class AgentClient:
         return list(self._call(self._stub.Forward, request).taken)
 
     def start(self, plan: TaskPlan, attempt: int) -> None:
-        self._updates.begin(plan.task, attempt)
+        self.tasks.begin(plan.task, attempt)
         request = pb.StartRequest(plan=plan_message(plan), attempt=attempt)
         self._queue(
             self._stub.Start,
             request,
-            lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"),
+            lambda reason: self._post(NotStarted(plan.task, f"{self.access.host}: {reason}")),
         )
 
     def signal(self, task: Task, signal: SignalName) -> None:
         self._queue(
             self._stub.Signal,
             pb.SignalRequest(
-                task=_id(task),
+                task=task_id(task),
                 kill=signal == "KILL",
                 usr1=signal == "USR1",
                 usr2=signal == "USR2",
             ),
         )
-
-    @property
-    def tasks(self) -> AgentUpdates:
-        """The state of the agent's tasks."""
-        return self._updates
 
     def probe(self, addresses: Sequence[str]) -> list[str]:
         """The addresses that accept a connection from the host. Raises StartError."""
@@ -167,7 +162,7 @@ class AgentClient:
         self._call(self._stub.Inject, pb.Fault(**asdict(fault)))
 
     def extend_lease(self, lease_s: float) -> None:
-        self._lease.extend(lease_s)
+        self._lease.lease_s = lease_s
         self._renew_now.set()
 
     @property
@@ -193,32 +188,34 @@ class AgentClient:
         except grpc.RpcError as error:
             LOG.warning("%s: could not stop the agent (%s)", self.access.host, error.code().name)
             stopped = False
-        self._channel.close()
+        self._closing.close()
         return stopped
 
     # ---- threads
 
     def _send(self) -> None:
-        while (request := self._requests.get()) is not None:
-            while not self._is_over() and not self._sent(request):
+        while (sent := self._requests.get()) is not None:
+            while not self._is_over() and not sent():
                 self._pause()
 
-    def _sent(self, request: _Request) -> bool:
-        """False: try again."""
+    def _sent(
+        self, method: Callable[..., object], request: object, refused: Callable[[str], object]
+    ) -> bool:
+        """False: try again. refused: called with the reason if the agent refuses."""
         try:
-            request.send()
+            method(request, timeout=_REQUEST_S)
         except grpc.RpcError as error:
             if error.code() in _RETRIED:
                 return False
             reason = str(refusal(error) or error.details())
             LOG.warning("%s refused a request: %s", self.access.host, reason)
-            request.refused(reason)
+            refused(reason)
         return True
 
     def _watch(self) -> None:
         while not self._is_over():
             try:
-                for update in self._stub.Watch(self._updates.rest()):
+                for update in self._stub.Watch(self.tasks.rest()):
                     if self._contact is Contact.LOST:
                         return
                     self._last_reply = time.monotonic()
@@ -226,7 +223,7 @@ class AgentClient:
                     if update.WhichOneof("update") == "stopping":
                         self._look_for_loss(update.stopping)
                     else:
-                        self._updates.apply(update)
+                        self.tasks.apply(update)
             except grpc.RpcError as error:
                 self._enter(Contact.DISCONNECTED, error.code().name)
             self._pause()
@@ -260,7 +257,7 @@ class AgentClient:
             stopping=stopping,
         )
         if loss is not None and self._enter(Contact.LOST, loss.reason):
-            self._listener.host_lost(self.access.host, loss.reason, all_hosts=loss.all_hosts)
+            self._post(HostLost(self.access.host, loss.reason, loss.all_hosts))
 
     def _enter(self, contact: Contact, why: str = "") -> bool:
         """Whether that is a change."""
@@ -278,7 +275,7 @@ class AgentClient:
             self._changed.notify_all()
         LOG.info("%s: %s%s", self.access.host, contact.value, f" ({why})" if why else "")
         if contact in (Contact.CONNECTED, Contact.DISCONNECTED):
-            self._listener.host_silent(self.access.host, contact is Contact.DISCONNECTED)
+            self._post(HostSilent(self.access.host, contact is Contact.DISCONNECTED))
         return True
 
     def _is_over(self) -> bool:
@@ -296,7 +293,7 @@ class AgentClient:
         request: object,
         refused: Callable[[str], object] = lambda reason: None,
     ) -> None:
-        self._requests.put(_Request(lambda: method(request, timeout=_REQUEST_S), refused))
+        self._requests.put(partial(self._sent, method, request, refused))
 
     def _call(self, method: Any, request: object) -> Any:
         # An agent that stops still answers for a moment.
@@ -323,5 +320,7 @@ class AgentClient:
             raise StartError(f"{self.access.host}: {self._why_lost}.") from None
 
 
-def _id(task: Task) -> pb.TaskId:
-    return pb.TaskId(job=task.job, index=task.index)
+def on_all(agents: Mapping[str, AgentClient], call: Callable[[AgentClient], _T]) -> list[_T]:
+    """Call all agents at once; raises the first error, in their order."""
+    with ThreadPoolExecutor(max_workers=max(len(agents), 1)) as pool:
+        return list(pool.map(call, agents.values()))

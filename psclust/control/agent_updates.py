@@ -1,51 +1,37 @@
-"""What an agent reports about its tasks, applied once each: events to a listener, output and
+"""What an agent reports about its tasks, applied once each: events to the supervisor, output and
 progress to the run folder."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from psclust.agent import agent_pb2 as pb
+from psclust.agent.records import task_of
 from psclust.errors import UsageError
-from psclust.plan.request_checks import check_task
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_times import ENTRY, times_path
 from psclust.spec.cluster import Task
-from psclust.transport.api import Listener, Output
+from psclust.supervise import events
+from psclust.supervise.events import Event
+from psclust.transport.api import Output
 from psclust.transport.log_pump import append
 
 LOG = logging.getLogger(__name__)
 
 
-class HostListener(Listener, Protocol):
-    """A listener for the events of tasks and of their hosts. Called from any thread."""
-
-    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        """all_hosts: the reason is on this machine, so all other hosts are lost too."""
-
-    def host_leaves(self, host: str, reason: str) -> None:
-        """A host is about to go; its tasks have some time to leave it."""
-
-    def host_silent(self, host: str, silent: bool) -> None:
-        """The connection to a host's agent broke, or is back."""
-
-    def note(self, text: str) -> None:
-        """Show the user a note, once."""
-
-
 class AgentUpdates:
     """The state of one agent's tasks as last reported. One thread applies updates; another one may
-    read."""
+    read. post: takes the events, on the first."""
 
-    def __init__(self, host: str, folder: RunFolder, listener: HostListener) -> None:
+    def __init__(self, host: str, folder: RunFolder, post: Callable[[Event], object]) -> None:
         self._host = host
         self._folder = folder
-        self._listener = listener
+        self._post = post
         self._after = 0
         self._offsets: dict[str, int] = {}
         self._attempts: dict[Task, int] = {}
@@ -96,36 +82,36 @@ class AgentUpdates:
             case "event_file":
                 self._apply_event_file(update.event_file)
             case "leaving":
-                self._listener.host_leaves(self._host, update.leaving)
+                self._post(events.HostLeaves(self._host, update.leaving, goes=True))
 
     def _apply_event(self, event: pb.Event) -> None:
-        task = _task(event.task)
+        task = task_of(event.task)
         match event.WhichOneof("event"):
             case "started":
-                self._listener.started(task, event.started)
+                self._post(events.Started(task, event.started))
             case "not_started":
-                self._listener.not_started(task, event.not_started)
+                self._post(events.NotStarted(task, event.not_started))
             case "exited":
                 evidence = event.out_of_memory if event.HasField("out_of_memory") else None
-                self._listener.exited(task, event.exited, evidence)
+                self._post(events.Exited(task, event.exited, out_of_memory=evidence))
             case "serving":
                 self._serving.add(task)
 
     def _apply_progress(self, progress: pb.Progress) -> None:
         """The file is for the user; the supervisor reads `progress`, which needs no disk space."""
-        task, text = _task(progress.task), progress.content.decode("utf-8", "replace")
+        task, text = task_of(progress.task), progress.content.decode("utf-8", "replace")
         self._progress[task] = text
         path = self._folder.progress(task)
         try:
             write_atomically(path, text)
         except OSError as error:
-            self._listener.note(
+            self._note(
                 f"{path.parent}: {error.strerror}; the run goes on, "
                 "but the progress of its tasks is not shown"
             )
 
     def _apply_output(self, output: pb.Output) -> None:
-        task = _task(output.task)
+        task = task_of(output.task)
         path = self._folder.log(task, output.attempt)
         known = self._offsets.get(path.name, 0)
         data = output.data[known - output.offset :] if output.offset < known else output.data
@@ -142,7 +128,7 @@ class AgentUpdates:
                 data += f"\n[psclust: {missing} bytes found no room on {self._host}]\n".encode()
             data += output.unkept[-newly_lost:]
             self._untimed.add(path)
-            self._listener.note(
+            self._note(
                 f"{self._host}: no space left for the output of tasks; "
                 "the run goes on, and the output is kept here only"
             )
@@ -178,14 +164,10 @@ class AgentUpdates:
             path.parent.mkdir(parents=True, exist_ok=True)
         if path not in self._untimed and append(path, data) < len(data):
             self._untimed.add(path)
-            self._listener.note(
+            self._note(
                 f"{path.parent}: no space left for event files; "
                 "the run goes on, TensorBoard shows what has come so far"
             )
 
-
-def _task(message: pb.TaskId) -> Task:
-    """Raises UsageError."""
-    task = Task(message.job, message.index)
-    check_task(task)
-    return task
+    def _note(self, text: str) -> None:
+        self._post(events.Note(text))

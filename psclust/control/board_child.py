@@ -23,9 +23,19 @@ class BoardCommand:
     log_dir: str
     log: Path
 
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """It has no use for proxies, GPUs and clusters."""
-        return {**environ, "CUDA_VISIBLE_DEVICES": ""}
+    def start(
+        self, environ: Mapping[str, str], parent: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        """parent: the process with which it ends; None: it stays. It has no use for GPUs."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [*self.argv, *([str(parent)] if parent is not None else [])],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=parent is None,
+                env={**environ, "CUDA_VISIBLE_DEVICES": ""},
+            )
 
 
 def start_board(
@@ -34,11 +44,7 @@ def start_board(
     """Returns what ends it. note: for a line to the user, should it end earlier. Call it on a
     thread that lives as long as the run: the kernel ends the child with the thread that started
     it."""
-    with command.log.open("ab") as log:
-        argv = [*command.argv, str(os.getpid())]
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=command.environment(environ)
-        )
+    process = command.start(environ, os.getpid())
     # The supervisor reaps all its children, so that nothing else can wait for this one.
     ended = os.pidfd_open(process.pid)
     stopping = threading.Event()

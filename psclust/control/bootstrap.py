@@ -4,20 +4,20 @@ reach each other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.agent.standing_protocol import STAY_HERE
 from psclust.control.certificates import Authority
+from psclust.control.supervisor_client import SupervisorClient
 from psclust.errors import HostError, PsclustError, StartError
 from psclust.plan.plan_inputs import RemoteHost
-from psclust.plan.task_environment import HostEnvironment
 from psclust.reach.fan_out import all_or_error, attempt_on_each, on_each
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
 from psclust.rundir.log_tail import last_line
+from psclust.spec.cluster import TunnelWay
 from psclust.supervise.exit_code import describe_exit
 from psclust.transport.fork_server_client import Load
 
@@ -39,10 +39,8 @@ class AgentSettings:
     """Settings that all agents of a run share. name: the cluster's. environ: for all tasks, may
     hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
     reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
-    tunnel, and how to open it (`psclust.reach.ways.tunnels_via`). standing: whether a host's
-    standing agent, if there is one, starts its agent. encrypt: whether the hosts forward what tasks
-    send each other; dials: whether the launching machine, too, has clients of theirs. leave_s: see
-    `AgentRequest`."""
+    tunnel. standing: whether a host's standing agent, if there is one, starts its agent. dials:
+    whether the launching machine, too, has clients of tasks. leave_s: see `AgentRequest`."""
 
     name: str
     lease_s: float
@@ -52,9 +50,8 @@ class AgentSettings:
     warm: Mapping[str, Sequence[Load]]
     addresses: Mapping[str, str]
     ports: str = "auto"
-    via: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    via: Mapping[str, TunnelWay] = field(default_factory=dict)
     standing: bool = True
-    encrypt: bool = False
     dials: bool = False
     leave_s: float = 0.0
 
@@ -64,17 +61,16 @@ def start_agents(
     folders: Mapping[str, AgentFolders],
     settings: AgentSettings,
     started: Callable[[AgentAccess], None],
-    traffic: Authority | None = None,
-    failed: Callable[[Mapping[str, str]], None] | None = None,
+    traffic: Authority | None,
+    failed: Callable[[Mapping[str, str]], None] | None,
 ) -> dict[str, AgentReply]:
     """Start an agent on every host of `folders`, in parallel; `started` is called with each as soon
-    as it accepts connections. traffic: the authority of the run's forwarders; None: a new one.
+    as it accepts connections. traffic: the authority of the run's forwarders; None: it has none.
     failed: takes the hosts without an agent and the reasons, and may refuse them. Raises StartError
     with a line for each failure."""
     authority = Authority(settings.name)
     launcher = authority.launcher()
-    traffic = traffic or Authority(f"{settings.name} traffic")
-    client = traffic.forwarder("launcher") if settings.encrypt and settings.dials else None
+    client = traffic.forwarder("launcher") if traffic is not None and settings.dials else None
 
     def start(host: str) -> AgentReply:
         request = AgentRequest(
@@ -89,7 +85,7 @@ def start_agents(
             interface=settings.interface,
             ports=settings.ports,
             warm=tuple(settings.warm.get(host, ())),
-            forwarder=traffic.forwarder(host) if settings.encrypt else None,
+            forwarder=traffic.forwarder(host) if traffic is not None else None,
         )
         # On standard input all the way, as it holds secrets.
         question = {
@@ -137,14 +133,7 @@ def remote_hosts(
     """Each host as planning needs it."""
     return {
         host: RemoteHost(
-            HostEnvironment(
-                environ=reply.environ,
-                cwd=folders[host].cwd,
-                python=reply.python,
-                shim=reply.shim,
-                cores=reply.cores,
-                addresses=reply.addresses,
-            ),
+            replace(reply.environment, cwd=folders[host].cwd),
             reply.folder,
             "127.0.0.1" if reply.forwarder else addresses[host],
             f"{addresses[host]}:{reply.forwarder}" if reply.forwarder else None,
@@ -153,16 +142,8 @@ def remote_hosts(
     }
 
 
-class AddressProbe(Protocol):
-    """The part of SupervisorClient that is needed here."""
-
-    def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]: ...
-
-    def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
-
-
 def common_addresses(
-    supervisor: AddressProbe, replies: Mapping[str, AgentReply], settings: AgentSettings
+    supervisor: SupervisorClient, replies: Mapping[str, AgentReply], settings: AgentSettings
 ) -> dict[str, str]:
     """For each host an address to which all hosts can connect, tried on a port from the range for
     tasks: the one its agent listens on, else the first other one that works, unless the user chose
@@ -190,7 +171,7 @@ def common_addresses(
 
 
 def _reached_by_all(
-    supervisor: AddressProbe, addresses: Mapping[str, str]
+    supervisor: SupervisorClient, addresses: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Host -> its first address that all hosts reach; for a host without one, the hosts that do not
     reach the last."""

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from psclust.agent.access import Identity, server_name
+from psclust.agent.access import server_name
+from psclust.forward.tls import Identity
 
 # A run may be longer than any date that is chosen, and a host's clock wrong. What ends the
 # certificates is that the authority's key is gone with the process that has made it: nobody gets
@@ -90,9 +91,9 @@ class Authority:
         )
         certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
         return Identity(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-            certificate,
-            self.certificate,
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            certificate.decode(),
+            self.certificate.decode(),
         )
 
 

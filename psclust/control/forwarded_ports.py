@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from psclust.agent.access import Identity, server_name
+from psclust.agent.access import server_name
 from psclust.agent.addresses import network
-from psclust.control.agent_client import AgentClient
+from psclust.control.agent_client import AgentClient, on_all
 from psclust.errors import StartError
 from psclust.forward.forwarder_process import ForwarderProcess
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials
+from psclust.forward.tls import Identity
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import parse_port_range
@@ -83,8 +82,8 @@ class ForwardedPorts:
             (agents[each.on].access.network, Route(port, server_name(each.on), each.reached or ""))
             for each, port in wanted
         ]
-        alive = [agent for agent in agents.values() if not agent.is_lost]
-        one_of = {agent.access.network: agent for agent in alive}
+        alive = {host: agent for host, agent in agents.items() if not agent.is_lost}
+        one_of = {agent.access.network: agent for agent in alive.values()}
 
         def work(agent: AgentClient) -> dict[int, str]:
             at = agent.access.network
@@ -95,9 +94,8 @@ class ForwardedPorts:
             return dict.fromkeys(taken, agent.access.host)
 
         found: dict[int, str] = {}
-        with ThreadPoolExecutor(max_workers=max(len(alive), 1)) as pool:
-            for each in pool.map(work, alive):
-                found |= each
+        for each in on_all(alive, work):
+            found |= each
         client = next((agent.access.client for agent in agents.values()), None)
         if client is not None and network() not in one_of:
             taken = self._forwarder(client).forward([route for _, route in routes])
@@ -106,8 +104,7 @@ class ForwardedPorts:
 
     def _forwarder(self, client: Identity) -> ForwarderProcess:
         if self._here is None:
-            credentials = Credentials.from_json(client.to_json())
-            self._here = ForwarderProcess(credentials, tls_library(), _LIMIT_S, None)
+            self._here = ForwarderProcess(client, tls_library(), _LIMIT_S, None)
         return self._here
 
 

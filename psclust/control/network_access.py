@@ -3,20 +3,19 @@ a record of it in the folder, which only the owner can read."""
 
 from __future__ import annotations
 
-import json
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from psclust.agent.access import Identity, server_name
+from psclust.agent.access import channel_credentials, server_credentials, server_name
 from psclust.agent.addresses import every_own_address
 from psclust.errors import NoRunError
+from psclust.forward.tls import Identity
 from psclust.rundir.atomic_file import replacing
 from psclust.rundir.batch_job import BatchJob
-from psclust.spec.typed_json import build, parse_json
+from psclust.spec.typed_json import JsonRecord
 from psclust.transport.ports import add_secure_port
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ _HOST = "supervisor"  # in its certificate
 
 
 @dataclass(frozen=True, slots=True)
-class _Access:
+class _Access(JsonRecord):
     addresses: tuple[str, ...]
-    identity: Mapping[str, str]
+    identity: Identity
 
 
 def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -> None:
@@ -37,18 +36,12 @@ def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -
     from psclust.control.certificates import Authority
 
     authority = Authority(f"{folder.path.parent.name}.{folder.id}")
-    own = authority.agent(_HOST)
-    credentials = grpc.ssl_server_credentials(
-        [(own.key, own.certificate)], own.authority, require_client_auth=True
-    )
+    credentials = server_credentials(authority.agent(_HOST))
     port = add_secure_port(server, credentials, "0.0.0.0", ports)
-    addresses = [f"{address}:{port}" for address in every_own_address()]
+    addresses = tuple(f"{address}:{port}" for address in every_own_address())
     with replacing(folder.access) as aside:
         aside.touch(mode=0o600)
-        aside.write_text(
-            json.dumps({"addresses": addresses, "identity": authority.launcher().to_json()}),
-            encoding="utf-8",
-        )
+        aside.write_text(_Access(addresses, authority.launcher()).to_json(), encoding="utf-8")
 
 
 def lives_elsewhere(folder: RunFolder) -> bool:
@@ -60,16 +53,13 @@ def lives_elsewhere(folder: RunFolder) -> bool:
 def channel_from_elsewhere(folder: RunFolder, options: list[tuple[str, Any]]) -> grpc.Channel:
     """Raises NoRunError where the supervisor does not serve yet, or any more."""
     try:
-        access = build(_Access, parse_json(folder.access.read_text(encoding="utf-8")))
-        identity = Identity.from_json(access.identity)
+        access = _Access.from_json(folder.access.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         name = folder.path.parent.name
         raise NoRunError(
             f"the supervisor of {name} is not there yet, or not any more; see `psclust ps {name}`."
         ) from None
-    credentials = grpc.ssl_channel_credentials(
-        identity.authority, identity.key, identity.certificate
-    )
+    credentials = channel_credentials(access.identity)
     # Of the addresses, gRPC takes the first that accepts the certificate.
     options = [*options, ("grpc.ssl_target_name_override", server_name(_HOST))]
     return grpc.secure_channel(f"ipv4:{','.join(access.addresses)}", credentials, options=options)

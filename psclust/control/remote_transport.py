@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 from psclust.agent.access import AgentAccess
-from psclust.control.agent_client import AgentClient
-from psclust.control.agent_updates import HostListener
+from psclust.control.agent_client import AgentClient, on_all
 from psclust.control.forwarded_ports import ForwardedPorts
 from psclust.control.suspend_detector import start_suspend_detector
 from psclust.errors import PsclustError
@@ -19,12 +17,11 @@ from psclust.rundir.agents_file import keep_agents, mark_detached
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
+from psclust.supervise.events import Event
 from psclust.transport.api import Output, SignalName, Transport
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.local_transport import LocalTransport
-from psclust.transport.process_facts import HostFacts, Inspected, inspect_host
-
-_T = TypeVar("_T")
+from psclust.transport.process_facts import HostFacts, Inspected, Inspector, inspect_host
 
 
 class RemoteTransport(Transport):
@@ -32,10 +29,12 @@ class RemoteTransport(Transport):
     agent. Like every Transport it is called on one thread, the supervisor's; other threads may call
     `probe` and `listen` of the clients that `agents` returns."""
 
-    def __init__(self, local: LocalTransport, folder: RunFolder, listener: HostListener) -> None:
+    def __init__(
+        self, local: LocalTransport, folder: RunFolder, post: Callable[[Event], object]
+    ) -> None:
         self._local = local
         self._folder = folder
-        self._listener = listener
+        self._post = post
         self._agents: dict[str, AgentClient] = {}
         self._hosts: dict[Task, str] = {}
         self._forwarded = ForwardedPorts()
@@ -46,7 +45,7 @@ class RemoteTransport(Transport):
         for access in agents:
             earlier = self._agents.get(access.host)
             self._agents[access.host] = AgentClient(
-                access, self._folder, self._listener, self._suspended
+                access, self._folder, self._post, self._suspended
             )
             if earlier is not None:
                 earlier.stop()
@@ -115,9 +114,7 @@ class RemoteTransport(Transport):
         agent = self._agent(plan.task)
         return agent.tasks.serving(plan.task) if agent else self._local.serving(plan)
 
-    def inspector(
-        self,
-    ) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
+    def inspector(self) -> Inspector:
         agents, gpus, folder = self.agents(), self._gpus, self._folder
 
         def inspect(
@@ -179,9 +176,3 @@ class RemoteTransport(Transport):
 
     def _agent(self, task: Task) -> AgentClient | None:
         return self._agents.get(self._hosts.get(task, ""))
-
-
-def on_all(agents: Mapping[str, AgentClient], call: Callable[[AgentClient], _T]) -> list[_T]:
-    """Call all agents at once; raises the first error, in their order."""
-    with ThreadPoolExecutor(max_workers=max(len(agents), 1)) as pool:
-        return list(pool.map(call, agents.values()))

@@ -19,7 +19,6 @@ from psclust.errors import RunEndedError
 from psclust.supervise.reading import FROZEN, Reading
 from psclust.supervise.run_state import TaskPhase
 from psclust.supervise.supervisor import Supervisor
-from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
 _IDLE_S = 30.0  # of a connection, whose thread then ends
@@ -72,12 +71,12 @@ _SERIES = (
     _Series(
         "psclust_task_gpu_memory_bytes",
         "GPU memory of the task",
-        lambda task, used: _gpu(task).memory,
+        lambda task, used: task.gpu.memory,
     ),
     _Series(
         "psclust_task_gpu_busy_ratio",
         "Share of time in which its busiest GPU was at work",
-        lambda task, used: _gpu(task).busy,
+        lambda task, used: task.gpu.busy,
     ),
     _Series(
         "psclust_task_received_bytes_total",
@@ -211,10 +210,6 @@ def _more(before: _Used, attempt: int, now: Usage) -> _Used:
 
 def _plus(total: float | None, more: float | None) -> float | None:
     return total if more is None else (total or 0.0) + more
-
-
-def _gpu(reading: Reading) -> GpuUsage:
-    return (reading.usage.gpu if reading.usage else None) or GpuUsage()
 
 
 def _job(reading: Reading) -> str:

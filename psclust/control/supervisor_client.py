@@ -21,6 +21,7 @@ from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
+from psclust.spec.typed_json import build
 from psclust.supervise.reading import Reading
 from psclust.supervise.task_finding import Finding
 from psclust.transport.faults import Fault
@@ -107,7 +108,7 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
 
     def explain(self) -> list[Finding]:
         """What every task does, in the order of the plan."""
-        return [Finding.from_dict(each) for each in self._call("explain", None, 2 * _CALL_S)]
+        return [build(Finding, each) for each in self._call("explain", None, 2 * _CALL_S)]
 
     def readings(self) -> list[Reading]:
         """How far every task is and what it uses, in the order of the plan."""

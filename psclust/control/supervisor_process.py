@@ -99,11 +99,11 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     from psclust.control.remote_transport import RemoteTransport
 
     end_when_threads_fail()
-    transport = RemoteTransport(local, request.folder, supervisor)
+    transport = RemoteTransport(local, request.folder, supervisor.post)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)
     stop_board = (
-        start_board(request.board, request.environ, supervisor.note)
+        start_board(request.board, request.environ, lambda text: supervisor.post(events.Note(text)))
         if request.board is not None
         else lambda: None
     )

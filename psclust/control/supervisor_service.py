@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import grpc
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refuse
+from psclust.control.agent_client import on_all
 from psclust.control.json_calls import Call, answer_calls
-from psclust.control.remote_transport import RemoteTransport, on_all
+from psclust.control.remote_transport import RemoteTransport
 from psclust.errors import PsclustError, RunEndedError, UsageError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.request_checks import (
@@ -31,7 +33,6 @@ from psclust.supervise.supervisor import Supervisor
 from psclust.transport.faults import Fault, make_fault
 
 _WATCH_S = 1.0  # between checks whether a stream's client is still there
-_DONE = "null"
 _Wanted = tuple[tuple[str, int], str, str, str, str | None]
 
 
@@ -60,7 +61,7 @@ class SupervisorService:
 
     def add_to(self, server: grpc.Server) -> None:
         """Answer from when the server starts."""
-        calls: dict[str, tuple[Any, Callable[[Any], str]]] = {
+        calls: dict[str, tuple[Any, Callable[[Any], str | None]]] = {
             "detach": (Any, self._detach),
             "add_agents": (tuple[str, ...], self._add_agents),
             "remove_agents": (tuple[str, ...], self._remove_agents),
@@ -70,7 +71,7 @@ class SupervisorService:
             "probe": (tuple[str, ...], self._probe),
             "reserve": (tuple[_Wanted, ...], self._reserve),
             "apply": (Plan, self._apply),
-            "save_and_apply": (Plan, self._save_and_apply),
+            "save_and_apply": (Plan, partial(self._apply, save=True)),
             "explain": (Any, self._explain),
             "readings": (Any, self._readings),
             "leave": (tuple[str, str], self._leave),
@@ -91,26 +92,24 @@ class SupervisorService:
                 if status.ended:
                     return
 
-    def _detach(self, request: object) -> str:
+    def _detach(self, request: object) -> None:
         self._detached.set()
         self._supervisor.soon(self._extend_leases)
-        return _DONE
 
-    def _add_agents(self, request: Sequence[str]) -> str:
+    def _add_agents(self, request: Sequence[str]) -> None:
         try:
             agents = [AgentAccess.from_json(text) for text in request]
             for access in agents:
                 check_address(access.target)
                 if access.via is not None:
-                    check_way(access.via["reach_by"])
+                    check_way(access.via.reach_by)
         except ValueError as error:
             raise UsageError(f"an agent cannot be reached like that: {error}.") from None
         self._supervisor.call(lambda: self._transport.add_agents(agents))
         if self._detached.is_set():
             self._supervisor.soon(self._extend_leases)
-        return _DONE
 
-    def _remove_agents(self, request: Sequence[str]) -> str:
+    def _remove_agents(self, request: Sequence[str]) -> None:
         busy = {
             task.host for task in self._supervisor.status().tasks if task.pid is not None
         } & set(request)
@@ -118,11 +117,9 @@ class SupervisorService:
             raise UsageError(f"{', '.join(sorted(busy))}: tasks of this run are still there.")
         agents = self._supervisor.call(lambda: self._transport.take_agents(request))
         on_all(agents, lambda agent: agent.stop())
-        return _DONE
 
-    def _entrust(self, request: str) -> str:
+    def _entrust(self, request: str) -> None:
         self._authority = request
-        return _DONE
 
     def _entrusted(self, request: object) -> str:
         return json.dumps(self._authority)
@@ -154,49 +151,41 @@ class SupervisorService:
         ports = self._supervisor.call(lambda: self._transport.reserve(wanted))
         return json.dumps([ports[entry.task] for entry in wanted])
 
-    def _apply(self, request: Plan) -> str:
+    def _apply(self, request: Plan, *, save: bool = False) -> str:
         check_plan(request)
-        return self._supervisor.apply(request).to_json()
-
-    def _save_and_apply(self, request: Plan) -> str:
-        check_plan(request)
-        return self._supervisor.apply(request, save=True).to_json()
+        return self._supervisor.apply(request, save=save).to_json()
 
     def _explain(self, request: object) -> str:
-        return json.dumps([each.to_dict() for each in self._supervisor.inspection.explain()])
+        return json.dumps(list(map(asdict, self._supervisor.inspection.explain())))
 
     def _readings(self, request: object) -> str:
         return json.dumps([each.to_json() for each in self._supervisor.inspection.readings()])
 
-    def _leave(self, request: tuple[str, str]) -> str:
+    def _leave(self, request: tuple[str, str]) -> None:
         host, reason = request
         if host not in self._supervisor.call(self._transport.agents):
             raise UsageError(f"{host}: no agent of this run is there.")
         self._supervisor.post(events.HostLeaves(host, reason, goes=False))
-        return _DONE
 
-    def _restart(self, request: tuple[str, int]) -> str:
+    def _restart(self, request: tuple[str, int]) -> None:
         self._supervisor.post(events.Restart(Task(*request)))
-        return _DONE
 
-    def _inject(self, request: tuple[str, Fault, str]) -> str:
+    def _inject(self, request: tuple[str, Fault, str]) -> None:
         host, fault, what = request
         agent = self._supervisor.call(self._transport.agents).get(host)
         if agent is None and fault.pid is None:
             raise UsageError(f"{host}: only links of other hosts are cut and slowed.")
         agent.inject(fault) if agent else make_fault(fault)
-        self._supervisor.note(what)
+        self._supervisor.post(events.Note(what))
         self._supervisor.call(lambda: None)  # the note is on disk before a fault hits this process
-        return _DONE
 
-    def _stop(self, request: StopRequest) -> str:
+    def _stop(self, request: StopRequest) -> None:
         reason, code = request.reason, request.exit_code
         self._supervisor.post(
             events.Kill(reason, code)
             if request.now
             else events.Stop(reason, ok=code == 0, exit_code=code, save=request.save)
         )
-        return _DONE
 
     def _extend_leases(self) -> None:
         deadlines = self._supervisor.deadlines()
@@ -204,9 +193,9 @@ class SupervisorService:
             self._transport.extend_leases(deadlines.detached_s)
 
 
-def _answering(name: str, kind: Any, answer: Callable[[Any], str]) -> Call:
-    """Answer requests whose JSON is of the type `kind`, and end the call with an error of the work.
-    UNAVAILABLE, once the run has ended, is a NoRunError of the client's."""
+def _answering(name: str, kind: Any, answer: Callable[[Any], str | None]) -> Call:
+    """Answer requests whose JSON is of the type `kind`, with JSON or nothing, and end the call with
+    an error of the work. UNAVAILABLE, once the run has ended, is a NoRunError of the client's."""
     convert = converter(kind)
 
     def call(data: bytes, context: grpc.ServicerContext) -> str:
@@ -215,7 +204,7 @@ def _answering(name: str, kind: Any, answer: Callable[[Any], str]) -> Call:
         except ValueError as error:
             refuse(context, UsageError(f"{name}: the request is not valid: {error}."))
         try:
-            return answer(request)
+            return answer(request) or "null"
         except RunEndedError as error:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-from weakref import ref
 
 from psclust.agent.lease import clock
 
@@ -35,16 +34,13 @@ class SuspendDetector:
 
 
 def start_suspend_detector() -> SuspendDetector:
-    """A detector that a thread samples until it is garbage-collected."""
+    """A detector that a thread samples for as long as this process lives."""
     detector = SuspendDetector(clock())
-    threading.Thread(
-        target=_sample, args=(ref(detector),), name="suspend-detector", daemon=True
-    ).start()
+
+    def sample() -> None:
+        while True:
+            detector.sample(clock())
+            time.sleep(_SAMPLE_S)
+
+    threading.Thread(target=sample, name="suspend-detector", daemon=True).start()
     return detector
-
-
-def _sample(known: ref[SuspendDetector]) -> None:
-    while (detector := known()) is not None:
-        detector.sample(clock())
-        del detector
-        time.sleep(_SAMPLE_S)

@@ -17,9 +17,9 @@ from typing import NoReturn
 
 from psclust import framing
 from psclust.forward import wires
-from psclust.forward.chosen_tls import choose_tls
+from psclust.forward.native_tls import NativeTls
 from psclust.forward.route import Route
-from psclust.forward.tls import LIMIT_S, Credentials, Session, Tls
+from psclust.forward.tls import LIMIT_S, Identity, Session, Tls
 
 # What comes first by a connection from another host: by TLS the port that is wanted, or, in the
 # open, which wire is to go on by itself; a greeting of TLS begins with another byte.
@@ -37,8 +37,8 @@ class Forwarder:
     """tls: with the host's certificate. peer_timeout_s: a peer's machine that has been out of reach
     for so long is lost."""
 
-    def __init__(self, tls: Tls, credentials: Credentials, peer_timeout_s: float) -> None:
-        self._tls, self._credentials, self._peer_timeout_s = tls, credentials, peer_timeout_s
+    def __init__(self, tls: Tls, identity: Identity, peer_timeout_s: float) -> None:
+        self._tls, self._identity, self._peer_timeout_s = tls, identity, peer_timeout_s
         self._routes: dict[int, Route] = {}
         self._strangers: OrderedDict[socket.socket, None] = OrderedDict()
         self._guard = threading.Lock()  # of `_strangers`
@@ -84,7 +84,8 @@ class Forwarder:
         try:
             sock.settimeout(LIMIT_S)
             if sock.recv(1, socket.MSG_PEEK) == _IS_WIRE:
-                return wires.hand_over(sock, _WIRE.unpack(_exactly(sock, _WIRE.size))[1])
+                _, number = _WIRE.unpack(framing.read_exactly(sock, _WIRE.size))
+                return wires.hand_over(sock, number)
             session = self._tls.greet(sock, None)
         finally:
             with self._guard:
@@ -99,19 +100,19 @@ class Forwarder:
         if port == _BESIDE:
             return wires.stay(task)
         if port == _NO_PORT:
-            return wires.answer(task, "", self._credentials, None)
+            return wires.answer(task, "", self._identity, None)
         until = time.monotonic() + _ROUTE_S
         while (route := self._routes.get(port)) is None:
             try:  # the other one is of this host
                 with wires.connected(number) as sock:
-                    return wires.answer(task, "", self._credentials, sock)
+                    return wires.answer(task, "", self._identity, sock)
             except OSError:
                 if time.monotonic() > until:
                     raise
             time.sleep(_LOOK_S)
         with self._connected(route) as sock:
             sock.sendall(_WIRE.pack(_IS_WIRE, number))
-            wires.answer(task, route.host, self._credentials, sock)
+            wires.answer(task, route.host, self._identity, sock)
 
     def _prepare(self, sock: socket.socket) -> None:
         """As the server shim does for a connection between tasks (native/lost_peer.h)."""
@@ -157,15 +158,6 @@ def _serve(listener: socket.socket, handle: Callable[[socket.socket], None]) -> 
     threading.Thread(target=accept, daemon=True).start()
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size and (part := sock.recv(size - len(found))):
-        found += part
-    if len(found) < size:
-        raise ConnectionResetError("the peer is gone")
-    return found
-
-
 def _listens(sock: socket.socket) -> bool:
     return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
@@ -184,10 +176,10 @@ def main(control: socket.socket) -> None:
 def _obey(control: socket.socket) -> NoReturn:
     """Raises ConnectionError when the owner has ended."""
     first = json.loads(framing.receive(control)[0])
-    credentials = Credentials.from_json(first["credentials"])
+    identity = Identity(**first["identity"])
     with _quiet():
-        tls = choose_tls(first["native"], first["tensorflow"], credentials)
-    forwarder = Forwarder(tls, credentials, first["peer_timeout_s"])
+        tls = choose_tls(first["native"], first["tensorflow"], identity)
+    forwarder = Forwarder(tls, identity, first["peer_timeout_s"])
     framing.send(control, tls.name.encode())
     while True:
         message, descriptors = framing.receive(control, max_files=1)
@@ -201,6 +193,17 @@ def _obey(control: socket.socket) -> NoReturn:
                 forwarder.forward(Route(**route), next(iter(listeners), None))
             case {"forget": port}:
                 forwarder.forget(port)
+
+
+def choose_tls(native: str | None, tensorflow: str | None, identity: Identity) -> Tls:
+    """TLS by C, with the BoringSSL of TensorFlow's library, if there is psclust's library `native`
+    and TensorFlow's has all that it needs; else by Python's `ssl`, which is slower."""
+    if native is not None and tensorflow is not None:
+        with suppress(OSError):
+            return NativeTls(native, tensorflow, identity)
+    from psclust.forward.python_tls import PythonTls
+
+    return PythonTls(identity)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from psclust import framing
 from psclust.errors import StartError
 from psclust.forward import wires
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials, expected_tls
+from psclust.forward.tls import Identity, expected_tls
 from psclust.spec.tensorflow_builds import LIBRARY
 from psclust.transport.ports import listen_in
 
@@ -44,7 +44,7 @@ class ForwarderProcess:
 
     def __init__(
         self,
-        credentials: Credentials,
+        identity: Identity,
         native: str | None,
         peer_timeout_s: float,
         ports: str | None,
@@ -53,7 +53,7 @@ class ForwarderProcess:
         self.tls = expected_tls(native, tensorflow)
         self._first = json.dumps(
             {
-                "credentials": asdict(credentials),
+                "identity": asdict(identity),
                 "native": native,
                 "tensorflow": tensorflow,
                 "peer_timeout_s": peer_timeout_s,
@@ -90,7 +90,8 @@ class ForwarderProcess:
                     continue  # it never ceases to listen
                 self._forget(route.port)
                 try:
-                    listener = _listener(route)
+                    port = str(route.port)
+                    listener = listen_in("127.0.0.1", port) if route.listens else None
                 except StartError:
                     busy.append(route.port)
                     continue
@@ -176,10 +177,6 @@ class ForwarderProcess:
                     control = self._control = self._start()
                 except OSError as error:
                     LOG.warning("the forwarder: %s", error.strerror)
-
-
-def _listener(route: Route) -> socket.socket | None:
-    return listen_in("127.0.0.1", str(route.port)) if route.listens else None
 
 
 def find_tensorflow() -> str | None:

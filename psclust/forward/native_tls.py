@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any
 
-from psclust.forward.tls import LIMIT_S, NATIVE, Credentials
+from psclust.forward.tls import LIMIT_S, NATIVE, Identity
 
 _LIMIT_MS = int(LIMIT_S * 1000)
 
@@ -18,16 +18,16 @@ class NativeTls:
 
     name = NATIVE
 
-    def __init__(self, native: str, tensorflow: str, credentials: Credentials) -> None:
+    def __init__(self, native: str, tensorflow: str, identity: Identity) -> None:
         self._c = ctypes.CDLL(native)
         _declare(self._c)
         missing = self._c.tls_load(ctypes.CDLL(tensorflow, os.RTLD_LAZY)._handle)
         if missing:
             raise OSError(f"{tensorflow} has no {missing.decode()}")
         self._context = self._c.tls_context(
-            credentials.key.encode(),
-            credentials.certificate.encode(),
-            credentials.authority.encode(),
+            identity.key.encode(),
+            identity.certificate.encode(),
+            identity.authority.encode(),
         )
         if not self._context:
             raise OSError("it does not take these certificates")

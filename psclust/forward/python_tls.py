@@ -8,7 +8,8 @@ import socket
 import ssl
 from contextlib import suppress
 
-from psclust.forward.tls import LIMIT_S, PYTHON, Credentials
+from psclust import framing
+from psclust.forward.tls import LIMIT_S, PYTHON, Identity
 
 _ROOM = 1 << 17
 
@@ -16,10 +17,8 @@ _ROOM = 1 << 17
 class PythonTls:
     name = PYTHON
 
-    def __init__(self, credentials: Credentials) -> None:
-        self._contexts = {
-            accepts: _context(credentials, accepts=accepts) for accepts in (True, False)
-        }
+    def __init__(self, identity: Identity) -> None:
+        self._contexts = {accepts: _context(identity, accepts=accepts) for accepts in (True, False)}
 
     def admits(self, sock: socket.socket) -> bool:
         """Without C, servers cannot tell either."""
@@ -43,13 +42,7 @@ class PythonSession:
         self._tls = tls
 
     def read(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self._tls.recv(size - len(found))
-            if not part:
-                raise ConnectionResetError("the peer is gone")
-            found += part
-        return found
+        return framing.read_exactly(self._tls, size)
 
     def write(self, data: bytes) -> None:
         self._tls.sendall(data)
@@ -122,16 +115,16 @@ def _some(sock: socket.socket) -> bytes:
     return data
 
 
-def _context(credentials: Credentials, *, accepts: bool) -> ssl.SSLContext:
+def _context(identity: Identity, *, accepts: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if accepts else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=credentials.authority)
+    context.load_verify_locations(cadata=identity.authority)
     if accepts:
         context.num_tickets = 0
     # It reads keys from files alone; this one is in memory.
     with open(os.memfd_create("key"), "w", encoding="ascii") as file:
-        file.write(credentials.key + credentials.certificate)
+        file.write(identity.key + identity.certificate)
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
     return context

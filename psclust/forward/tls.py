@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,21 +12,24 @@ LIMIT_S = 10.0
 
 
 def expected_tls(native: str | None, tensorflow: str | None) -> str:
-    """What `chosen_tls.choose_tls` chooses, with a TensorFlow that has all that it needs."""
+    """What `forwarder.choose_tls` chooses, with a TensorFlow that has all that it needs."""
     return NATIVE if native is not None and tensorflow is not None else PYTHON
 
 
 @dataclass(frozen=True)
-class Credentials:
-    """A host's key and certificate, and the authority that has signed those of all hosts; PEM."""
+class Identity:
+    """The key and certificate of one side of a connection, and the authority that signed the other
+    side's; all PEM. Raises ValueError for an empty text, and for one that is not ASCII."""
 
     key: str
     certificate: str
     authority: str
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, str]) -> Credentials:
-        return cls(data["key"], data["certificate"], data["authority"])
+    def __post_init__(self) -> None:
+        texts = (self.key, self.certificate, self.authority)
+        if not all(text and text.isascii() for text in texts):
+            # With an empty one gRPC ends the process.
+            raise ValueError("a key or certificate that is empty, or not PEM")
 
 
 class Session(Protocol):

@@ -10,9 +10,9 @@ import secrets
 import socket
 import struct
 
-from psclust.forward.tls import LIMIT_S, Credentials
+from psclust import framing
+from psclust.forward.tls import LIMIT_S, Identity
 
-_OWNER = struct.Struct("3i")  # struct ucred: process, user, group
 _NUMBER = struct.Struct("!Q")
 
 
@@ -42,11 +42,9 @@ def stay(task: socket.socket) -> None:
     task.recv(1)
 
 
-def answer(
-    task: socket.socket, peer: str, credentials: Credentials, sock: socket.socket | None
-) -> None:
+def answer(task: socket.socket, peer: str, identity: Identity, sock: socket.socket | None) -> None:
     """peer: whose certificate to ask for; empty: `sock` is of this host."""
-    texts = peer, credentials.key, credentials.certificate, credentials.authority
+    texts = peer, identity.key, identity.certificate, identity.authority
     message = "".join(f"{text}\0" for text in texts).encode()
     if sock is not None:
         sock.setblocking(True)
@@ -73,6 +71,5 @@ def hand_over(sock: socket.socket, number: int) -> None:
 
 
 def _require_own(sock: socket.socket) -> None:
-    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _OWNER.size)
-    if _OWNER.unpack(peer)[1] not in (os.geteuid(), 0):
+    if framing.peer_uid(sock) not in (os.geteuid(), 0):
         raise PermissionError("a process of another user")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from contextlib import closing
@@ -44,15 +43,7 @@ def board_command(request: UpRequest, folder: RunFolder) -> BoardCommand | None:
 def keep_board(command: BoardCommand) -> str:
     """Start it again, for the run that has ended, as a process of its own; returns a line for the
     user. Raises StartError."""
-    with command.log.open("ab") as log:
-        process = subprocess.Popen(
-            [*command.argv],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env=command.environment(os.environ),
-        )
+    process = command.start(os.environ)
     deadline = time.monotonic() + _START_S
     while not accepts(command.address):
         if process.poll() is not None or time.monotonic() > deadline:

@@ -103,7 +103,7 @@ def start_host_agents(
             agent_folders,
             settings,
             lambda access: client.add_agents([access]),
-            _traffic(request, client) if settings.encrypt else None,
+            _traffic(request, client) if is_encrypted(file, request.layout) else None,
             missing.add if missing is not None else None,
         )
         addresses = common_addresses(client, replies, settings)
@@ -137,7 +137,6 @@ def _settings(
         ports=file.ports if is_range(file.ports) else "auto",
         via=tunnels_via(file, connections.hosts),
         standing=has_standing_agents(file.reach_by),
-        encrypt=is_encrypted(file, request.layout),
         dials=file.program is None and not any(job.command for job in file.jobs.values()),
     )
 

@@ -3,9 +3,8 @@ supervisor executes it, and a second `up` compares it with its own."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from psclust.placement.home import VariablesHome
@@ -13,7 +12,7 @@ from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import PsFailure, WorkerFailure
 from psclust.spec.preload_limits import Preload
-from psclust.spec.typed_json import build, parse_json
+from psclust.spec.typed_json import JsonRecord
 
 # server: stopped when the programs have ended; side: an observer (evaluator, TensorBoard), which
 # never ends the run.
@@ -88,7 +87,7 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(JsonRecord):
     """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
     that the run has lost, in that order. `on_ps_failure`, `on_worker_failure`: what follows a death
     after which the task may start again. `min_workers`: with how many workers the run still goes
@@ -122,11 +121,3 @@ class Plan:
         }
         extra = {extra_port(entry.task): entry.free_port for entry in tasks}
         return ports | {name: port for name, port in extra.items() if port is not None}
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """Raises ValueError for anything but a plan."""
-        return build(cls, parse_json(text))

@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psclust.reach.batch_jobs import BatchSystem
 from psclust.reach.connections import Connections, Progress, Tunnel, Way
 from psclust.reach.host_maker import HostMaker
-from psclust.spec.cluster import Host
+from psclust.spec.cluster import Host, TunnelWay
 from psclust.spec.found_hosts import FoundHosts
 
 if TYPE_CHECKING:
@@ -104,17 +103,14 @@ def connect(
     return WAYS[file.reach_by]().connect(file, hosts, partial=partial, progress=progress)
 
 
-def tunnels_via(file: ClusterFile, hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
-    """Host -> how to open a tunnel to it, as JSON; empty if agents are reached directly."""
+def tunnels_via(file: ClusterFile, hosts: Sequence[Host]) -> dict[str, TunnelWay]:
+    """By host; empty if agents are reached directly."""
     settings = WAYS[file.reach_by]().tunnel_settings(file)
     if settings is None:
         return {}
-    return {
-        host.name: {"reach_by": file.reach_by, "host": asdict(host), "settings": dict(settings)}
-        for host in hosts
-    }
+    return {host.name: TunnelWay(file.reach_by, host, dict(settings)) for host in hosts}
 
 
-def open_tunnel(via: Mapping[str, Any], target: tuple[str, int]) -> Tunnel:
-    """See `Way.open_tunnel`; `via`: of `tunnels_via`."""
-    return WAYS[via["reach_by"]]().open_tunnel(Host(**via["host"]), target, via["settings"])
+def open_tunnel(way: TunnelWay, target: tuple[str, int]) -> Tunnel:
+    """See `Way.open_tunnel`."""
+    return WAYS[way.reach_by]().open_tunnel(way.host, target, way.settings)

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, fields
 from typing import Any
 
-from psclust.spec.typed_json import build, parse_json
+from psclust.spec.typed_json import JsonRecord
 
 QUEUED = "queued"  # the phase of a run whose batch job has not started
 # Of a run that was asked to save its work and to end; sysexits.h: a temporary failure.
@@ -42,7 +42,7 @@ class TaskStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class RunStatus:
+class RunStatus(JsonRecord):
     """A run. ok, exit_code, text: set once it is decided how the run ends. waiting: which tasks a
     finishing run waits for, or one whose tasks all start again, as a clause. remedy: a sentence,
     for a failure that psclust knows. silent: why it makes no step and prints nothing, as a clause;
@@ -89,12 +89,6 @@ class RunStatus:
         """Of a large run ten times a second while it starts: `asdict` and `indent` would take ten
         times as long."""
         return json.dumps({**_values(self), "tasks": [_values(task) for task in self.tasks]})
-
-    @classmethod
-    def from_json(cls, text: str) -> RunStatus:
-        """Reads records of other versions too, without the fields this one does not know. Raises
-        ValueError for anything but the record of a run."""
-        return build(cls, parse_json(text))
 
 
 def _values(record: RunStatus | TaskStatus) -> dict[str, Any]:

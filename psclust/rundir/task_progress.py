@@ -3,15 +3,14 @@ supervisor and `up` read it. Beside it, on a signal, it writes the stacks of its
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from psclust.placement.table import Held
-from psclust.spec.typed_json import Measured, build, parse_json
+from psclust.spec.typed_json import JsonRecord, Measured, build, parse_json
 
 STACKS_SUFFIX = ".stacks"
 # Programs and batch systems use SIGUSR1 and SIGUSR2, psclust itself the first; real-time signals
@@ -36,7 +35,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(JsonRecord):
     """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended
     and, within them, in "saving" checkpoints, "waiting" for other tasks between steps, and
     "barrier": from each gradient to the next step of a synchronous training. model: of the task
@@ -50,9 +49,6 @@ class Progress:
     metrics: Mapping[str, Measured] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     model: Mapping[str, Any] | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from psclust.spec.whole_number import whole_number
 
@@ -18,6 +19,15 @@ class Host:
     slots: int | None = None
     user: str | None = None
     port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelWay:
+    """How to open a tunnel to a host (`psclust.reach.ways`). settings: of `reach_by`, as JSON."""
+
+    reach_by: str
+    host: Host
+    settings: Mapping[str, Any]
 
 
 LOCALHOST = Host("localhost")

@@ -86,7 +86,12 @@ def diagnose(lines: Sequence[str]) -> Diagnosis:
     text = "\n".join(part)
     usage = _USAGE.search(text) is not None
     known, match = next(
-        ((known, match) for known in KNOWN if (match := known.pattern.search(text))), (None, None)
+        (
+            (known, match)
+            for known in KNOWN
+            if (match := re.search(known.pattern, text, re.MULTILINE))
+        ),
+        (None, None),
     )
     return Diagnosis(
         error,

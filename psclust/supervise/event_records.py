@@ -4,6 +4,7 @@ function of the states before and after."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from psclust.plan.task_plan import Plan
 from psclust.rundir.events_file import Record, record
@@ -104,11 +105,11 @@ def _event(before: RunState, event: Event, after: RunState, now: float) -> Itera
                 **{name: getattr(progress, name) for name in _PROGRESS},
             )
         case events.Explained(_, findings):
-            yield record("stalled", findings=[each.to_dict() for each in findings])
+            yield record("stalled", findings=list(map(asdict, findings)))
         case events.Looked(_, text, findings) if (
             text is not None and before.silence.text is not after.silence.text
         ):
-            yield record("silence", text=text, findings=[each.to_dict() for each in findings])
+            yield record("silence", text=text, findings=list(map(asdict, findings)))
         case events.HostSilent(host, silent):
             if (host in before.silent) is not silent:
                 yield record("host_silent" if silent else "host_back", host=host)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.python_activity import Activity, Whereabouts, input_thread, whereabouts
@@ -38,8 +39,8 @@ class Seen:
 @dataclass(frozen=True)
 class Evidence:
     """seen: of programs. printed: when a program's output last grew. tails: the last output of each
-    task. hosts: by name; a host that did not answer is missing. now: on the clock of `state`, as
-    all times."""
+    task. hosts: by name; a host that did not answer is missing. progress: as programs have just
+    reported it. now: on the clock of `state`, as all times."""
 
     state: RunState
     now: float
@@ -47,10 +48,19 @@ class Evidence:
     tails: Mapping[Task, bytes] = field(default_factory=dict)
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
     printed: Mapping[Task, float] = field(default_factory=dict)
+    progress: Mapping[Task, Progress] = field(default_factory=dict)
+
+    def facts(self, entry: TaskState) -> ProcessFacts | None:
+        """None without a process, or where its host did not answer."""
+        host = self.hosts.get(entry.plan.host)
+        return host.processes.get(str(entry.plan.task)) if host else None
 
     def process(self, entry: TaskState) -> ProcessFacts:
-        host = self.hosts.get(entry.plan.host)
-        return (host.processes.get(str(entry.plan.task)) if host else None) or ProcessFacts()
+        return self.facts(entry) or ProcessFacts()
+
+    def whereabouts(self, entry: TaskState) -> Whereabouts | None:
+        process = self.process(entry)
+        return whereabouts(process.threads, process.names)
 
 
 def explain(evidence: Evidence) -> tuple[Finding, ...]:
@@ -59,40 +69,23 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     troubles = {
         task: trouble for task, entry in entries.items() if (trouble := _trouble(evidence, entry))
     }
-    clients = [
-        entry
+    where_is = {
+        task: evidence.whereabouts(entry)
         for task, entry in entries.items()
         if task not in troubles and entry.plan.role != "server"
+    }
+    busy = [
+        task for task, at in where_is.items() if _works(evidence, entries[task], at, set(troubles))
     ]
-    where_is = {entry.plan.task: _whereabouts(evidence, entry) for entry in clients}
-    busy = {
-        entry.plan.task
-        for entry in clients
-        if _works(evidence, entry, where_is[entry.plan.task], set(troubles))
-    }
-    computing = {
-        entry.plan.task
-        for entry in clients
-        if _computes(evidence, entry, where_is[entry.plan.task], set(troubles))
-    }
-    blockers = {*troubles, *busy, *computing}
-    found = {}
+    blockers = {*troubles, *busy}
+    found = []
     for task, entry in entries.items():
-        if task in troubles:
-            found[task] = troubles[task]
-        elif task in where_is:
-            found[task] = _client(evidence, entry, where_is, blockers)
+        if task in where_is:
+            finding = _client(evidence, entry, where_is, blockers)
         else:
-            found[task] = Finding(str(task), f"serves at {entry.plan.address}")
-    return tuple(
-        _with_strangers(evidence, entries[task], _timed(evidence, entries[task], finding))
-        for task, finding in found.items()
-    )
-
-
-def _with_strangers(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
-    seen = evidence.process(entry).strangers
-    return replace(finding, strangers=seen.closed, last_stranger=seen.last)
+            finding = troubles.get(task) or Finding(str(task), f"serves at {entry.plan.address}")
+        found.append(_complete(evidence, entry, finding))
+    return tuple(found)
 
 
 def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
@@ -164,32 +157,18 @@ def _ending(state: RunState) -> tuple[str, ...]:
     )
 
 
-def _whereabouts(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
-    process = evidence.process(entry)
-    return whereabouts(process.threads, process.names)
-
-
 def _works(
     evidence: Evidence, entry: TaskState, at: Whereabouts | None, troubles: set[Task]
 ) -> bool:
-    """Whether it does something that needs no other task, or for which it has all of its
-    servers."""
+    """Whether it does something that needs no other task, or for which it has all that it needs:
+    its servers, and to compute its gradient also its input."""
     if at is None:
         return False
-    if at.activity in (Activity.SAVING, Activity.RESTORING):
+    if at.activity is Activity.COMPUTING and input_thread(evidence.process(entry).threads):
+        return False
+    if at.activity in (Activity.SAVING, Activity.RESTORING, Activity.COMPUTING):
         return not _missing_servers(evidence, entry, troubles)
     return at.activity in (Activity.OWN, Activity.CALL, Activity.LOADING)
-
-
-def _computes(
-    evidence: Evidence, entry: TaskState, at: Whereabouts | None, troubles: set[Task]
-) -> bool:
-    """Whether it computes its gradient, for which it needs its input and all of its servers."""
-    if at is None or at.activity is not Activity.COMPUTING:
-        return False
-    return not input_thread(evidence.process(entry).threads) and not _missing_servers(
-        evidence, entry, troubles
-    )
 
 
 def _client(
@@ -358,12 +337,13 @@ def _in_library(frame: Frame) -> bool:
     return "/tensorflow/" in frame.file
 
 
-def _timed(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
-    """Since when a program makes no step, or a task is in a phase without a process of use."""
-    seen = evidence.seen.get(entry.plan.task)
-    if evidence.process(entry).is_frozen or (
-        entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING
-    ):
+def _complete(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
+    """With the strangers, and since when a program makes no step, or a task is in a phase without a
+    process of use."""
+    process, seen = evidence.process(entry), evidence.seen.get(entry.plan.task)
+    strangers = process.strangers
+    finding = replace(finding, strangers=strangers.closed, last_stranger=strangers.last)
+    if process.is_frozen or (entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING):
         return finding
     since = seen.since if seen is not None and entry.alive else entry.since
     # Of a script that reports nothing, its output is all there is to go by.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from psclust.plan.task_plan import Plan
 from psclust.spec.jobs import FAIL
-from psclust.supervise.events import HostLost, Move, Note, Outcome, Stage
+from psclust.supervise.events import HostLost, Move, Outcome, Stage
 from psclust.supervise.fewer_workers import dropped, is_dispensable
 from psclust.supervise.restart_rule import (
     backoff_s,
@@ -18,14 +18,12 @@ from psclust.supervise.restart_rule import (
     failure_rule,
     servers_are_done,
 )
-from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.stopping import follow, stop_run
 
 
-def lose_host(
-    state: RunState, event: HostLost, now: float
-) -> tuple[RunState, Move | Outcome | Note | None]:
-    """The state without the host, and what follows: a new plan, the end of the run, a note, or
-    nothing."""
+def lose_host(state: RunState, event: HostLost, now: float) -> Result:
+    """Go on without the host: a new plan, the end of the run, a note, or nothing may follow."""
     there = [
         entry
         for entry in state.tasks.values()
@@ -57,29 +55,29 @@ def lose_host(
     ] + coming
     # Nothing starts again once the work is done.
     if not missing or state.phase is not RunPhase.LIVE:
-        return state, None
+        return state, []
     if servers_are_done(state):
         stopped = {entry.plan.task: replace(entry, phase=TaskPhase.STOPPED) for entry in missing}
         text = (
             f"host {event.host} is lost, with {_names(missing)}: {event.reason}; "
             "the training is over, and the run goes on without"
         )
-        return replace(
-            state, tasks={**state.tasks, **stopped}, missed=(*state.missed, event)
-        ), Note(text)
+        state = replace(state, tasks={**state.tasks, **stopped}, missed=(*state.missed, event))
+        return state.with_note(text), []
     moving, verdict = replace_tasks(state, missing, event, now)
     fatal = [rule for each in missing if (rule := failure_rule(state, each.plan)) is not None]
     if isinstance(verdict, Move) and (rule := next((r for r in fatal if r.value == FAIL), None)):
-        return state, replace(verdict.otherwise, text=f"{verdict.otherwise.text}; {rule}")
-    return moving, verdict
+        text = f"{verdict.otherwise.text}; {rule}"
+        return stop_run(state, replace(verdict.otherwise, text=text), now)
+    return follow(moving, verdict, now)
 
 
-def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Outcome | None]:
+def lose_missed_hosts(state: RunState, now: float) -> Result:
     """A program that starts again may need the servers of hosts that were only noted as missed:
     treat those hosts as lost now."""
     programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
     if not state.missed or not any(entry.pending for entry in programs):
-        return state, None
+        return state, []
     hosts = {event.host for event in state.missed}
     there = [
         entry
@@ -88,7 +86,8 @@ def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Out
     ]
     missing = [replace(entry, phase=TaskPhase.FAILED) for entry in there]
     tasks = {**state.tasks, **{entry.plan.task: entry for entry in missing}}
-    return replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
+    lost = replace(state, tasks=tasks, missed=())
+    return follow(*replace_tasks(lost, missing, state.missed[-1], now), now)
 
 
 def hosts_back(state: RunState, plan: Plan) -> list[str]:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 _Item = TypeVar("_Item")
 _T = TypeVar("_T")
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Call:
-    """Answered when `ready` is set."""
-
     work: Callable[[], object]
-    ready: threading.Event = field(default_factory=threading.Event)
-    result: object = None
-    error: BaseException | None = None
+    answer: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        try:
+            self.answer.set_result(self.work())
+        except Exception as error:  # noqa: BLE001 - re-raised on the calling thread
+            self.answer.set_exception(error)
 
 
 class Mailbox(Generic[_Item]):
@@ -51,10 +54,8 @@ class Mailbox(Generic[_Item]):
             if self._closed is not None:
                 raise self._closed
             self._queue.put(call)
-        call.ready.wait()
-        if call.error is not None:
-            raise call.error
-        return cast(_T, call.result)
+        result: _T = call.answer.result()
+        return result
 
     def close(self, error: Exception) -> None:
         """Fail all calls that wait, and every later one, with `error`: the owner's loop is over, so
@@ -64,8 +65,7 @@ class Mailbox(Generic[_Item]):
         while not self._queue.empty():
             found = self._queue.get()
             if isinstance(found, _Call):
-                found.error = error
-                found.ready.set()
+                found.answer.set_exception(error)
 
     def take(self, timeout_s: float, woken: Callable[[], object]) -> _Item | None:
         """The next item, on the owner's thread. None after `timeout_s`, after a call has run, and
@@ -75,16 +75,8 @@ class Mailbox(Generic[_Item]):
         except queue.Empty:
             return None
         if isinstance(found, _Call):
-            _answer(found)
+            found.run()
             return None
         if found is None:
             woken()
         return found
-
-
-def _answer(call: _Call) -> None:
-    try:
-        call.result = call.work()
-    except Exception as error:  # noqa: BLE001 - re-raised on the calling thread
-        call.error = error
-    call.ready.set()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from psclust.rundir.task_progress import Progress
-from psclust.supervise.explain import Seen
+from psclust.spec.typed_json import JsonRecord, Measured
+from psclust.supervise.explain import Evidence
 from psclust.supervise.run_state import TaskState
-from psclust.transport.process_facts import ProcessFacts
+from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
 FROZEN = "frozen"  # the state of a task that a signal has stopped
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(JsonRecord):
     """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its
     host did not answer. step: the global one that the task knows of. step_age_s: seconds since its
     step, or what it does, last changed. examples_per_s, loss, staleness: as the program reports
@@ -31,39 +30,32 @@ class Reading:
     usage: Usage | None = None
     step: int | None = None
     step_age_s: float | None = None
-    examples_per_s: float | None = None
-    loss: float | None = None
-    staleness: float | None = None
+    examples_per_s: Measured | None = None
+    loss: Measured | None = None
+    staleness: Measured | None = None
     barrier_s: float | None = None
     strangers: int | None = None
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Reading:
-        data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "usage": Usage.from_dict(data["usage"]) if data["usage"] else None})
+    @property
+    def gpu(self) -> GpuUsage:
+        """Without a GPU all of it is None."""
+        return (self.usage.gpu if self.usage else None) or GpuUsage()
 
 
-def read_task(
-    entry: TaskState,
-    facts: ProcessFacts | None,
-    progress: Progress | None,
-    seen: Seen | None,
-    now: float,
-) -> Reading:
-    """now: on the clock of the run's state."""
-    progress = progress or Progress()
+def read_task(evidence: Evidence, entry: TaskState) -> Reading:
+    task, facts = entry.plan.task, evidence.facts(entry)
+    progress, seen = evidence.progress.get(task) or Progress(), evidence.seen.get(task)
     return Reading(
-        task=str(entry.plan.task),
+        task=str(task),
         role=entry.plan.role,
         host=entry.plan.host,
         state=FROZEN if facts is not None and facts.is_frozen else entry.phase.value,
         attempt=entry.attempt,
         usage=facts.usage if facts is not None else None,
         step=progress.step,
-        step_age_s=now - seen.since if seen is not None and seen.step is not None else None,
+        step_age_s=evidence.now - seen.since
+        if seen is not None and seen.step is not None
+        else None,
         examples_per_s=progress.examples_per_s,
         loss=progress.loss,
         staleness=progress.metrics.get("staleness"),

@@ -63,27 +63,23 @@ def _damaged(folder: RunFolder, path: Path, why: object) -> DamagedFileError:
     return DamagedFileError(path, why, f"End the run (psclust down {name}), and start it again.")
 
 
-def plan_for(action: Move | Replace, folder: RunFolder, old: Plan, transport: Transport) -> Plan:
-    """The plan that a decision asks for. Raises PsclustError where it is impossible."""
+def plan_for(
+    action: Move | Replace, folder: RunFolder, old: Plan, transport: Transport
+) -> tuple[Plan, bool]:
+    """The plan that a decision asks for, and whether the programs save before it is taken over.
+    Raises PsclustError where it is impossible."""
     # Do not move tasks to an idle host that is silent.
     idle = set(transport.silent()) - {entry.host for entry in old.tasks}
     if isinstance(action, Replace):
         away = (*old.lost, *sorted(idle - {*old.lost}))
-        return plan_elsewhere(folder, old, action, away, transport.reserve)
+        return plan_elsewhere(folder, old, action, away, transport.reserve), False
     lost = tuple(dict.fromkeys((*action.lost, *sorted(idle))))
-    reason, leaves = action.otherwise.text, action.leaves
-    return plan_without(
-        folder, old, lost, transport.reserve, reason=reason, absent=action.absent, leaves=leaves
-    )
+    plan = plan_without(folder, old, action, lost, transport.reserve)
+    return plan, _saves_first(action, old, plan)
 
 
-def saves_first(action: Move | Replace, old: Plan, plan: Plan) -> bool:
-    """Whether the programs save before the plan is taken over."""
-    return isinstance(action, Move) and _save(old, plan, leaves=action.leaves)
-
-
-def _save(old: Plan, plan: Plan, *, leaves: bool) -> bool:
-    return leaves and must_save(plan, compare(old, plan))
+def _saves_first(action: Move, old: Plan, plan: Plan) -> bool:
+    return action.leaves and must_save(plan, compare(old, plan))
 
 
 def impossible(action: Move | Replace, error: PsclustError) -> NotMoved | Note:
@@ -137,20 +133,13 @@ def _plan_moved(
 
 
 def plan_without(
-    folder: RunFolder,
-    old: Plan,
-    lost: Sequence[str],
-    reserve: Reserve,
-    *,
-    reason: str,
-    absent: Collection[Task] = (),
-    leaves: bool = False,
+    folder: RunFolder, old: Plan, action: Move, lost: Sequence[str], reserve: Reserve
 ) -> Plan:
     """`old` with the tasks of the lost hosts on other hosts, at ports reserved there; tasks that
-    stay keep their ports. absent: workers that the run goes on without, as it does without those
-    that find no other place (jobs.worker.min). A note gives `reason` and what follows. leaves:
-    see `Move`. Raises NoRoomError, and what `reserve` raises."""
-    inputs = _inputs(folder)
+    stay keep their ports. The run goes on without workers that are absent, and without those that
+    find no other place (jobs.worker.min). A note says why, and what follows. Raises NoRoomError,
+    and what `reserve` raises."""
+    inputs, absent = _inputs(folder), action.absent
     layout = inputs.lay_out(lost, old.hosts, absent)
     places = {task: host.name for task, host in layout.hosts.items()}
     moved = [
@@ -163,13 +152,13 @@ def plan_without(
     if not moved and left == before:
         raise NoRoomError("there is no spare slot on another host")
     plan = _plan_moved(inputs, folder, old, layout, moved, reserve)
-    parts = [reason]
+    parts = [action.otherwise.text]
     if left != before:
         parts.append(f"the run goes on with {counted(left, 'worker')}")
     if moved:
         where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
         parts.append(f"moved: {where}")
-    waits = _save(old, plan, leaves=leaves)  # which has a note of its own
+    waits = _saves_first(action, old, plan)  # which has a note of its own
     if not waits and (rest := _rest(inputs.file, old, plan, moved)) is not None:
         parts.append(rest)
     fresh = [host for host in lost if host not in old.lost]

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from psclust.spec.cluster import Task
 from psclust.spec.jobs import RESTART_ALL
-from psclust.supervise.events import Action, Death, HostLost, Move, Outcome, Stage
+from psclust.supervise.events import Action, Death, HostLost, Stage
 from psclust.supervise.host_loss import lacks_host, replace_tasks
 from psclust.supervise.restart_rule import FailureRule, failure_rule
 from psclust.supervise.run_state import AfterStop, Result, RunState, TaskPhase, TaskState
-from psclust.supervise.stopping import stop_run, stop_task
+from psclust.supervise.stopping import follow, stop_task
 
 
 def restart_with_dead(state: RunState, death: Death, rule: FailureRule, now: float) -> Result:
@@ -72,12 +72,8 @@ def _start_all_again(
     if not homeless:
         return state, actions
     state, verdict = replace_tasks(state, homeless, HostLost(homeless[0].plan.host, text), now)
-    state, more = _follow(state, verdict, now)
+    state, more = follow(state, verdict, now)
     return state, actions + more
-
-
-def _follow(state: RunState, verdict: Move | Outcome, now: float) -> Result:
-    return stop_run(state, verdict, now) if isinstance(verdict, Outcome) else (state, [verdict])
 
 
 def _is_member(entry: TaskState) -> bool:

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol, TypeAlias
 
 from psclust.errors import RunEndedError
-from psclust.rundir.task_progress import Progress
-from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event
 from psclust.supervise.explain import Evidence, explain
@@ -20,60 +17,35 @@ from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.reading import FROZEN, Reading, read_task
 from psclust.supervise.silence_reason import IDLE, POLLING, describe_silence, is_below
 from psclust.supervise.task_finding import Finding, render
-from psclust.transport.process_facts import HostFacts, Inspected
+from psclust.transport.process_facts import Inspected, Inspector
 from psclust.transport.task_usage import Usage
-
-Inspector: TypeAlias = Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]
 
 _WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
 
 
-class Knowledge(Protocol):
-    """The supervisor's own knowledge of its run. Call it on the supervisor's thread only."""
-
-    def evidence(self) -> Evidence:
-        """Without what is found on the hosts."""
-
-    def progress(self, task: Task) -> Progress | None:
-        """As its program last reported it."""
-
-    def inspector(self) -> Inspector:
-        """See `psclust.transport.api.Transport`."""
-
-
 class RunInspection:
     """Every method may take seconds and is for any thread but the supervisor's, to which `mailbox`
-    leads. over: set when the run has ended."""
+    leads. known: called on that thread; the evidence without what is found on the hosts, and what
+    finds that. over: set when the run has ended."""
 
     def __init__(
-        self, mailbox: Mailbox[Event], knowledge: Knowledge, over: threading.Event
+        self,
+        mailbox: Mailbox[Event],
+        known: Callable[[], tuple[Evidence, Inspector]],
+        over: threading.Event,
     ) -> None:
         self._mailbox = mailbox
-        self._knowledge = knowledge
+        self._known = known
         self._over = over
 
     def explain(self) -> tuple[Finding, ...]:
         """What every task does, and which it waits for. Raises RunEndedError."""
-        return explain(self._found())
+        return explain(self._found(deeply=True))
 
     def readings(self) -> list[Reading]:
         """How far every task is and what it uses. Raises RunEndedError."""
-        evidence, progress, inspect = self._mailbox.call(self._known)
-        running = [
-            Inspected(str(task), entry.plan.host, entry.pid, False)
-            for task, entry in evidence.state.tasks.items()
-            if entry.pid is not None
-        ]
-        facts = {
-            task: found
-            for host in inspect(running, []).values()
-            for task, found in host.processes.items()
-        }
-        now = time.monotonic()
-        return [
-            read_task(entry, facts.get(str(task)), progress[task], evidence.seen.get(task), now)
-            for task, entry in evidence.state.tasks.items()
-        ]
+        evidence = self._found(deeply=False)
+        return [read_task(evidence, entry) for entry in evidence.state.tasks.values()]
 
     def post_explanation(self) -> None:
         """Explain why no step is made, to the rules and the user."""
@@ -94,33 +66,26 @@ class RunInspection:
                 if not is_below(POLLING, *weighed):
                     self._mailbox.post(events.Looked(look.since))
                     return
-            evidence = self._found()
+            evidence = self._found(deeply=True)
             findings = explain(evidence)
             reason = describe_silence(evidence, findings, idle=idle)
             self._mailbox.post(events.Looked(look.since, reason, findings))
 
-    def _known(self) -> tuple[Evidence, dict[Task, Progress | None], Inspector]:
-        evidence = self._knowledge.evidence()
-        progress = {task: self._knowledge.progress(task) for task in evidence.state.tasks}
-        return evidence, progress, self._knowledge.inspector()
-
-    def _found(self) -> Evidence:
-        """With what is found on the hosts."""
-        evidence, inspect = self._mailbox.call(
-            lambda: (self._knowledge.evidence(), self._knowledge.inspector())
-        )
-        running = [
-            (task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None
+    def _found(self, *, deeply: bool) -> Evidence:
+        """With what is found on the hosts. deeply: where Python threads are, too, and which servers
+        refuse connections."""
+        evidence, inspect = self._mailbox.call(self._known)
+        plans = [
+            (entry.plan, entry.pid)
+            for entry in evidence.state.tasks.values()
+            if entry.pid is not None
         ]
         processes = [
-            Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves)
-            for task, entry in running
+            Inspected(str(plan.task), plan.host, pid, deeply and not plan.serves)
+            for plan, pid in plans
         ]
-        addresses = [
-            entry.plan.address
-            for _, entry in running
-            if entry.plan.role == "server" and entry.plan.address
-        ]
+        servers = [plan for plan, _ in plans if deeply and plan.role == "server"]
+        addresses = [plan.address for plan in servers if plan.address]
         return replace(evidence, hosts=inspect(processes, addresses))
 
     def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:

@@ -19,7 +19,8 @@ from psclust.supervise.events import (
     TaskEvent,
     Tick,
 )
-from psclust.supervise.run_state import RunPhase, RunState, Silence, TaskPhase, TaskState
+from psclust.supervise.run_state import Result, RunPhase, RunState, Silence, TaskPhase, TaskState
+from psclust.supervise.stopping import stop_run
 
 _EXPLAINED_S = 1.0  # for `up` to show the explanation before tasks end
 SILENCE_S = 30.0
@@ -48,7 +49,7 @@ def note_sign(state: RunState, event: Event, now: float) -> RunState:
             return replace(state, silence=Silence(now, SILENCE_S))
 
 
-def check_silence(state: RunState, now: float) -> tuple[RunState, list[Look]]:
+def check_silence(state: RunState, now: float) -> Result:
     """What follows at this time."""
     silence = state.silence
     if now - silence.since < silence.look_after_s or silence.looking or silence.text is not None:
@@ -89,19 +90,20 @@ def ended(state: RunState) -> list[TaskState]:
     ]
 
 
-def check_progress(state: RunState, now: float) -> tuple[RunState, Explain | Outcome | None]:
+def check_progress(state: RunState, now: float) -> Result:
     """What follows from the limit at this time: ask what each task does, show it, end the run."""
     limit_s = state.plan.deadlines.progress_s if state.plan else None
     training = [entry for entry in state.tasks.values() if _trains(entry)]
     if limit_s is None or state.phase is not RunPhase.LIVE or not training:
-        return state, None
+        return state, []
     if now - max(state.stepped, state.applied, *(entry.since for entry in training)) < limit_s:
-        return replace(state, asked=False, explained=None) if state.asked else state, None
+        return replace(state, asked=False, explained=None) if state.asked else state, []
     if not state.asked:
-        return replace(state, asked=True), Explain()
+        return replace(state, asked=True), [Explain()]
     if state.explained is not None and now - state.explained >= _EXPLAINED_S:
-        return state, Outcome(False, 1, f"no step was made for {limit_s:g} s (deadlines.progress)")
-    return state, None
+        text = f"no step was made for {limit_s:g} s (deadlines.progress)"
+        return stop_run(state, Outcome(False, 1, text), now)
+    return state, []
 
 
 def _trains(entry: TaskState) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from psclust.supervise.explain import Evidence
-from psclust.supervise.python_activity import Activity, whereabouts
+from psclust.supervise.python_activity import Activity
 from psclust.supervise.run_state import TaskState
 from psclust.supervise.silence import awaited, ended
 from psclust.supervise.task_finding import Finding
@@ -95,9 +95,9 @@ def describe_silence(evidence: Evidence, findings: Sequence[Finding], *, idle: b
 
 
 def _is_in(activities: Set[Activity], evidence: Evidence, entry: TaskState) -> bool:
-    process = evidence.process(entry)
-    found = whereabouts(process.threads, process.names)
-    return process.is_frozen or (found is not None and found.activity in activities)
+    found = evidence.whereabouts(entry)
+    is_there = found is not None and found.activity in activities
+    return evidence.process(entry).is_frozen or is_there
 
 
 def _grouped(findings: Sequence[Finding]) -> str:

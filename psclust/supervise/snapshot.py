@@ -28,6 +28,7 @@ def snapshot(
     epoch = time.time() - now
     outcome = state.outcome or Outcome(False, 1, "")
     known = state.outcome is not None
+    cause_log, cause_tail = _cause(outcome, folder, outputs)
     logs = str(folder.logs)
     return RunStatus(
         name=name,
@@ -41,8 +42,8 @@ def snapshot(
         exit_code=outcome.exit_code if known else None,
         text=outcome.text if known else None,
         cause=str(outcome.cause) if outcome.cause else None,
-        cause_log=_cause_log(outcome, folder),
-        cause_tail=_cause_tail(outcome, folder, outputs),
+        cause_log=cause_log,
+        cause_tail=cause_tail,
         collateral=tuple(map(str, outcome.collateral)),
         remedy=outcome.remedy,
         notes=(*(state.plan.notes if state.plan else ()), *state.notes),
@@ -77,18 +78,13 @@ def _task_status(
     )
 
 
-def _cause_log(outcome: Outcome, folder: RunFolder) -> str | None:
-    if outcome.cause is None or not outcome.attempt:
-        return None
-    return str(folder.log(outcome.cause, outcome.attempt))
-
-
-def _cause_tail(
+def _cause(
     outcome: Outcome, folder: RunFolder, outputs: Mapping[Task, Output]
-) -> tuple[str, ...]:
-    """The last lines of the attempt that died, from memory if its log could not be written."""
+) -> tuple[str | None, tuple[str, ...]]:
+    """The log of the attempt that died, and its last lines, from memory if it has lost some."""
     if outcome.cause is None or not outcome.attempt:
-        return ()
-    lines = tail_of(folder.log(outcome.cause, outcome.attempt), TAIL_LINES)
-    output = outputs.get(outcome.cause)
-    return tail(output.tail, TAIL_LINES) if output and output.lost else lines
+        return None, ()
+    log, output = folder.log(outcome.cause, outcome.attempt), outputs.get(outcome.cause)
+    if output is not None and output.lost:
+        return str(log), tail(output.tail, TAIL_LINES)
+    return str(log), tail_of(log, TAIL_LINES)

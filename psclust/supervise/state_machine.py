@@ -20,7 +20,6 @@ from psclust.supervise.events import (
     Apply,
     End,
     Event,
-    Explain,
     Explained,
     HostLeaves,
     HostLost,
@@ -59,7 +58,7 @@ from psclust.supervise.run_end import deciders, describe_success
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.silence import check_progress, check_silence, conclude, note_sign
 from psclust.supervise.slow_workers import replace_slow
-from psclust.supervise.stopping import save_and_stop, stop_run, stop_servers
+from psclust.supervise.stopping import begin_end, save_and_stop, stop_run, stop_servers
 from psclust.supervise.stragglers import describe_stop
 from psclust.supervise.task_table import TABLE
 
@@ -80,12 +79,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
             state, actions = stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
-            state = replace(
-                state,
-                phase=RunPhase.STOPPING,
-                outcome=state.outcome or Outcome(False, event.exit_code, event.reason),
-                next_plan=None,
-            )
+            state = begin_end(state, Outcome(False, event.exit_code, event.reason))
         case HostSilent():
             state = replace(
                 state,
@@ -94,7 +88,7 @@ def transition(state: RunState, event: Event, now: float) -> Result:
         case HostLeaves():
             state, actions = leave_host(state, event, now)
         case HostLost():
-            state, actions = _follow_verdict(*lose_host(state, event, now), now)
+            state, actions = lose_host(state, event, now)
             if any(isinstance(action, Move) for action in actions):
                 state, more = restart_with_lost(state, event, now)
                 actions = more + actions
@@ -127,16 +121,6 @@ def _task_event(state: RunState, event: TaskEvent, now: float) -> Result:
     if entry is None or handler is None or entry.where in state.lost:
         return state, []
     return handler(state, entry, event, now)
-
-
-def _follow_verdict(
-    state: RunState, verdict: Move | Outcome | Note | Explain | None, now: float
-) -> Result:
-    if isinstance(verdict, Note):
-        return state.with_note(verdict.text), []
-    if isinstance(verdict, Outcome):
-        return stop_run(state, verdict, now)
-    return state, [verdict] if verdict else []
 
 
 def _not_moved(state: RunState, event: NotMoved, now: float) -> Result:
@@ -193,7 +177,7 @@ def _deadlines(state: RunState, now: float) -> Result:
     if state.phase is RunPhase.FINISHING and state.due is not None and now >= state.due:
         return stop_run(state, Outcome(True, 0, describe_stop(state, limits)), now)
     state, looks = check_silence(state, now)
-    state, actions = _follow_verdict(*check_progress(state, now), now)
+    state, actions = check_progress(state, now)
     return state, [*looks, *actions]
 
 
@@ -208,13 +192,9 @@ def _settle(state: RunState, now: float) -> Result:
         return state, []
     actions: list[Action] = []
     if state.phase in (RunPhase.LIVE, RunPhase.FINISHING):
-        state, actions = _follow_verdict(*lose_missed_hosts(state, now), now)
-        state, more = go_on_with_plan(state, now)
-        actions += more
-        state, more = _start_ready(state, now)
-        actions += more
-        state, more = _finish(state, now)
-        actions += more
+        for step in (lose_missed_hosts, go_on_with_plan, _start_ready, _finish):
+            state, more = step(state, now)
+            actions += more
     if state.phase is RunPhase.STOPPING:
         state, more = stop_servers(state, now)
         actions += more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from psclust.supervise.events import Action, Outcome, Signal
+from psclust.supervise.events import Action, Move, Outcome, Signal
 from psclust.supervise.run_state import AfterStop, Result, RunPhase, RunState, TaskPhase, TaskState
 from psclust.transport.api import SignalName
 
@@ -34,13 +34,21 @@ def ask_to_end(
 
 
 def stop_run(state: RunState, outcome: Outcome, now: float) -> Result:
-    """End the run: TERM to every task alive, KILL after the grace. The first outcome stands."""
+    """End the run: TERM to every task alive, KILL after the grace."""
     if state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return state, []
-    state = replace(
-        state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None
-    )
+    state = begin_end(state, outcome)
     return stop_tasks(state, list(state.tasks.values()), now)
+
+
+def begin_end(state: RunState, outcome: Outcome) -> RunState:
+    """The first outcome stands."""
+    return replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None)
+
+
+def follow(state: RunState, verdict: Move | Outcome, now: float) -> Result:
+    """Carry out a decision: a new plan, or the end of the run."""
+    return stop_run(state, verdict, now) if isinstance(verdict, Outcome) else (state, [verdict])
 
 
 def stop_tasks(state: RunState, entries: Iterable[TaskState], now: float) -> Result:
@@ -64,13 +72,10 @@ def save_and_stop(state: RunState, outcome: Outcome, now: float) -> Result:
     if not programs or state.plan is None or state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return stop_run(state, outcome, now)
     due = now + state.plan.deadlines.finish_s
-    state = replace(
-        state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome, next_plan=None
-    )
+    waiting = [entry for entry in state.tasks.values() if entry.pending]
+    state, _ = stop_tasks(begin_end(state, outcome), waiting, now)
     for entry in programs:
         state = state.with_task(replace(entry, phase=TaskPhase.STOPPING, due=due, leaving=False))
-    for entry in [entry for entry in state.tasks.values() if entry.pending]:
-        state = state.with_task(replace(entry, phase=TaskPhase.STOPPED, due=None))
     return state, [Signal(entry.plan.task, "USR1") for entry in programs]
 
 

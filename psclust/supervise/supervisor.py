@@ -34,12 +34,13 @@ from psclust.supervise.memory_growth import MemoryGrowth
 from psclust.supervise.pace import Pace
 from psclust.supervise.reading import Reading
 from psclust.supervise.run_end import is_training_over
-from psclust.supervise.run_inspection import Inspector, RunInspection
+from psclust.supervise.run_inspection import RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.slow_workers import SlowWorkers
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import transition
 from psclust.transport.api import Output, Transport
+from psclust.transport.process_facts import Inspector
 
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -95,7 +96,7 @@ class Supervisor:
         self._memory = MemoryGrowth()
         self._slow = SlowWorkers()
         self._over = threading.Event()
-        self.inspection = RunInspection(self._mailbox, self, self._over)
+        self.inspection = RunInspection(self._mailbox, self._known, self._over)
 
     # ------------------------------------------------ any thread may call; a Listener of transports
 
@@ -118,18 +119,6 @@ class Supervisor:
     def took(self, readings: Sequence[Reading]) -> None:
         """For the sampler."""
         self.soon(lambda: self._judge(readings))
-
-    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        self.post(events.HostLost(host, reason, all_hosts))
-
-    def host_leaves(self, host: str, reason: str) -> None:
-        self.post(events.HostLeaves(host, reason, goes=True))
-
-    def note(self, text: str) -> None:
-        self.post(events.Note(text))
-
-    def host_silent(self, host: str, silent: bool) -> None:
-        self.post(events.HostSilent(host, silent))
 
     def deadlines(self) -> Deadlines | None:
         """None before the first plan."""
@@ -285,21 +274,23 @@ class Supervisor:
             event, last_lines=tail(self._transport.output(event.task).tail, _FAILURE_LINES)
         )
 
-    def evidence(self) -> Evidence:
-        """Without what is found on the hosts."""
-        tails = {task: self._transport.output(task).tail for task in self._state.tasks}
-        printed = {task: at for task, (_, at) in self._printed.items()}
-        return Evidence(self._state, time.monotonic(), dict(self._seen), tails, printed=printed)
+    def _known(self) -> tuple[Evidence, Inspector]:
+        evidence = Evidence(
+            self._state,
+            time.monotonic(),
+            dict(self._seen),
+            tails={task: self._transport.output(task).tail for task in self._state.tasks},
+            printed={task: at for task, (_, at) in self._printed.items()},
+            progress={task: found for task in self._state.tasks if (found := self._progress(task))},
+        )
+        return evidence, self._transport.inspector()
 
-    def progress(self, task: Task) -> Progress | None:
+    def _progress(self, task: Task) -> Progress | None:
         """As its program last reported it."""
         try:
             return Progress.from_json(self._transport.progress(task) or "")
         except ValueError:
             return None
-
-    def inspector(self) -> Inspector:
-        return self._transport.inspector()
 
     def _refuse_lost(self, plan: Plan, joined: Sequence[str]) -> None:
         lost = set(self._state.given_up) - {*plan.lost, *joined}
@@ -318,13 +309,13 @@ class Supervisor:
     def _plan_again(self, action: events.Move | events.Replace) -> None:
         # Loads the planner and the reader of cluster files. A run on this machine alone, which
         # moves nothing, starts without them.
-        from psclust.supervise.replan import impossible, plan_for, saves_first
+        from psclust.supervise.replan import impossible, plan_for
 
         old = self._state.plan
         assert old is not None
         try:
-            plan = plan_for(action, self.folder, old, self._transport)
-            self._take_over(plan, save=saves_first(action, old, plan))
+            plan, save = plan_for(action, self.folder, old, self._transport)
+            self._take_over(plan, save=save)
         except PsclustError as error:
             self._handle(impossible(action, error))
 
@@ -356,7 +347,7 @@ class Supervisor:
             or entry.stage is Stage.FINISHED
         ):
             return
-        progress = self.progress(entry.plan.task)
+        progress = self._progress(entry.plan.task)
         if progress is None:
             return
         seen = self._seen.get(entry.plan.task)

@@ -3,9 +3,8 @@ lines for people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from psclust.spec.plurals import counted
 
@@ -26,13 +25,6 @@ class Finding:
     silent: bool = False
     strangers: int = 0
     last_stranger: str = ""
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
-        return cls(**{**data, "waits_for": tuple(data["waits_for"]), "stack": tuple(data["stack"])})
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def render(findings: Sequence[Finding], in_words: Callable[[float], str]) -> list[str]:

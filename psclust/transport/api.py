@@ -3,7 +3,7 @@ come back to a Listener."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
-from psclust.transport.process_facts import HostFacts, Inspected
+from psclust.transport.process_facts import Inspector
 
 _REMEMBERED = 1 << 14  # bytes
 # USR1 asks a program to save its work and to end; USR2 asks one that `leaves` to give back its data
@@ -88,12 +88,8 @@ class Transport(Protocol):
     def silent(self) -> Collection[str]:
         """Hosts without contact for some time."""
 
-    def inspector(
-        self,
-    ) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
-        """A function for any thread, which may take seconds: what processes of tasks do, and which
-        addresses of servers accept no connection from their hosts; by host, without hosts that do
-        not answer."""
+    def inspector(self) -> Inspector:
+        """For any thread."""
 
     def reap(self) -> None:
         """Collect children that have ended. Called after SIGCHLD."""

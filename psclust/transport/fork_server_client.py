@@ -53,17 +53,8 @@ class StartFailure:
     retry: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StartRequest:
-    """output: the write end of a pipe, which the fork server's thread closes. done: called on that
-    thread with the pid or a failure."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    recovery_wait_s: float | None
-    output: int
-    done: Callable[[int | StartFailure], None]
+Done = Callable[[int | StartFailure], None]
+_Start = tuple[Mapping[str, object], int, Done]
 
 
 class ForkServer:
@@ -86,7 +77,7 @@ class ForkServer:
         self._python, self._load, self._last_output = python, load, last_output
         # `_failure`: of every start from now on.
         self._socket, self.pid, self._failure = _spawn(python, load, env, output)
-        self._requests: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Start | None] = queue.SimpleQueue()
         self._ready = False
         self._exit_code: int | None = None
         self._ended = threading.Event()
@@ -108,8 +99,11 @@ class ForkServer:
             self._exit_code = code
             self._ended.set()
 
-    def start(self, request: StartRequest) -> None:
-        self._requests.put(request)
+    def start(self, message: Mapping[str, object], output: int, done: Done) -> None:
+        """message: the request, in the words of the fork server. output: the write end of a pipe,
+        which a thread of this object closes. done: called on that thread, with the pid or a
+        failure."""
+        self._requests.put((message, output, done))
 
     def close(self) -> None:
         """End the process, by closing its socket."""
@@ -117,12 +111,13 @@ class ForkServer:
 
     def _serve(self) -> None:
         while (request := self._requests.get()) is not None:
-            answer = self._failure or self._ask(request)
-            os.close(request.output)
-            request.done(answer)
+            message, output, done = request
+            answer = self._failure or self._ask(message, output)
+            os.close(output)
+            done(answer)
         self._socket.close()
 
-    def _ask(self, request: StartRequest) -> int | StartFailure:
+    def _ask(self, message: Mapping[str, object], output: int) -> int | StartFailure:
         try:
             if not self._ready:
                 error = self._receive().get("error")
@@ -130,7 +125,7 @@ class ForkServer:
                     self._failure = StartFailure(error)
                     return self._failure
                 self._ready = True
-            self._send(request)
+            framing.send(self._socket, json.dumps(message).encode(), [output])
             reply = self._receive()
         except OSError:
             self._ended.wait(_EXIT_S)
@@ -161,16 +156,6 @@ class ForkServer:
         return "\n".join(
             [f"{text}{', and printed:' if lines else ' and printed nothing.'}", *lines, remedy]
         )
-
-    def _send(self, request: StartRequest) -> None:
-        message = {
-            "argv": request.argv,
-            "env": dict(request.env),
-            "cwd": request.cwd,
-            "supervisor": os.getpid(),
-            "recovery_wait_s": request.recovery_wait_s,
-        }
-        framing.send(self._socket, json.dumps(message).encode(), [request.output])
 
     def _receive(self) -> dict[str, Any]:
         reply: dict[str, Any] = json.loads(framing.receive(self._socket)[0])

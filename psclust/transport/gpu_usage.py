@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 _QUERY_S = 5.0
 _REUSED_S = 5.0  # a call takes up to a tenth of a second of CPU
@@ -68,12 +69,7 @@ class GpuReader:
 def gpu_usage(processes: Mapping[int, GpuUsage], family: Iterable[int]) -> GpuUsage | None:
     """Of a process and its descendants; None if they use no GPU."""
     found = [processes[pid] for pid in family if pid in processes]
-    if not found:
-        return None
-    total = found[0]
-    for each in found[1:]:
-        total = total.plus(each)
-    return total
+    return reduce(GpuUsage.plus, found) if found else None
 
 
 def _by_process(

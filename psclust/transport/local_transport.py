@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal as signals
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,15 +15,11 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output, SignalName
-from psclust.transport.fork_server_client import (
-    ForkServer,
-    Load,
-    StartFailure,
-    StartRequest,
-)
+from psclust.transport.fork_server_client import ForkServer, Load, StartFailure
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
+from psclust.transport.process_facts import accepts
 from psclust.transport.server_shim import server_shim
 from psclust.transport.task_processes import StartInFlight, TaskProcesses
 
@@ -83,12 +78,7 @@ class LocalTransport:
             self._sinks[task].ended.wait(timeout_s)
 
     def serving(self, plan: TaskPlan) -> bool:
-        host, _, port = (plan.address or "").rpartition(":")
-        try:
-            with socket.create_connection((host, int(port)), timeout=0.2):
-                return True
-        except OSError:
-            return False
+        return accepts(plan.address or "", timeout_s=0.2)
 
     def reap(self) -> None:
         for pid, code in self._processes.reap().items():
@@ -127,17 +117,14 @@ class LocalTransport:
             else:
                 self._processes.failed(start, answer.reason)
 
-        env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(start.attempt)}
-        server.start(
-            StartRequest(
-                (_expand_home(plan.argv[0]), *plan.argv[1:]),
-                env,
-                plan.cwd,
-                plan.recovery_wait_s,
-                output,
-                done,
-            )
-        )
+        message = {
+            "argv": (_expand_home(plan.argv[0]), *plan.argv[1:]),
+            "env": {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(start.attempt)},
+            "cwd": plan.cwd,
+            "supervisor": os.getpid(),
+            "recovery_wait_s": plan.recovery_wait_s,
+        }
+        server.start(message, output, done)
 
     def _fork_server(self, python: str, load: Load, env: Mapping[str, str]) -> ForkServer:
         """One for each interpreter, kind of preload, and set of variables that are read while it

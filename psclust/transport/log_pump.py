@@ -39,7 +39,7 @@ class LogPump:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._closing = False
-        self._untimed: set[Sink] = set()  # whose last bytes have no time yet
+        self._untimed: set[TimesWriter] = set()  # of logs whose last bytes have no time yet
         self._thread = threading.Thread(target=self._run, name="log-pump", daemon=True)
         self._thread.start()
 
@@ -92,24 +92,21 @@ class LogPump:
         if sink.times is not None and kept:
             sink.times.note(sink.size, time.time())
             if sink.times.due is not None:
-                self._untimed.add(sink)
+                self._untimed.add(sink.times)
 
     def _patience_s(self) -> float | None:
         """Until the next times are due."""
-        dues = [
-            sink.times.due for sink in self._untimed if sink.times and sink.times.due is not None
-        ]
+        dues = [times.due for times in self._untimed if times.due is not None]
         return max(0.0, min(min(dues) - time.time(), INTERVAL_S)) if dues else None
 
     def _flush_times(self) -> None:
         now = time.time()
-        for sink in list(self._untimed):
-            due = sink.times.due if sink.times else None
+        for times in list(self._untimed):
             # A clock that was set back makes the wait no longer.
-            if sink.times is not None and due is not None and not due - INTERVAL_S <= now < due:
-                sink.times.flush()
-            if sink.times is None or sink.times.due is None:
-                self._untimed.discard(sink)
+            if times.due is not None and not times.due - INTERVAL_S <= now < times.due:
+                times.flush()
+            if times.due is None:
+                self._untimed.discard(times)
 
     def _end(self, sink: Sink) -> None:
         if sink.ended.is_set():

@@ -43,27 +43,20 @@ class PortReservations:
                         closing(_reserve(request, lenient=request.is_extra or not self._shim))
                     )
             undo.pop_all()
-        for task, sock in taken.items():
-            self.release(task)
-            self._sockets[task] = sock
-        return {request.task: self._port(request.task) for request in requests}
-
-    def release(self, task: Task) -> None:
-        if task in self._sockets:
-            self._sockets.pop(task).close()
+        for task in taken.keys() & self._sockets.keys():
+            self._sockets[task].close()
+        self._sockets |= taken
+        return {request.task: self._sockets[request.task].port for request in requests}
 
     def close(self) -> None:
-        for task in list(self._sockets):
-            self.release(task)
-
-    def _port(self, task: Task) -> int:
-        return self._sockets[task].port
+        for sock in self._sockets.values():
+            sock.close()
 
     def _suits(self, request: PortRequest) -> bool:
         if request.task not in self._sockets:
             return False
         low, high = parse_port_range(request.wanted)
-        return request.wanted == "auto" or low <= self._port(request.task) <= high
+        return request.wanted == "auto" or low <= self._sockets[request.task].port <= high
 
 
 class _Reserved(NamedTuple):

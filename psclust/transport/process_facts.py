@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,6 +87,11 @@ class Inspected:
     host: str
     pid: int
     stacks: bool
+
+
+# What processes of tasks do, and which addresses of servers accept no connection from their hosts;
+# by host, without hosts that do not answer. May take seconds.
+Inspector = Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]
 
 
 def inspect_host(

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from psclust.transport.gpu_usage import GpuUsage, gpu_usage
 from psclust.transport.process_stat import SYSTEM_TICKS, TICKS_A_SECOND, USER_TICKS, stat_fields
@@ -66,25 +66,6 @@ class Usage:
     left: int | None = None
     unread: int | None = None
     unsent: int | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Usage:
-        """Of `dataclasses.asdict`, perhaps through JSON."""
-        sockets = data["sockets"]
-        counts = (
-            None
-            if sockets is None
-            else {int(inode): (sent, received) for inode, (sent, received) in sockets.items()}
-        )
-        return cls(
-            data["cpu_s"],
-            data["memory"],
-            counts,
-            GpuUsage(**data["gpu"]) if data.get("gpu") else None,
-            data.get("left"),
-            data.get("unread"),
-            data.get("unsent"),
-        )
 
     def rates(self, before: Usage, seconds: float) -> tuple[float, float | None, float | None]:
         """(CPU in cores, bytes received a second, bytes sent a second) since `before`, `seconds`

@@ -151,7 +151,7 @@ def test_what_is_granted_without_an_answer_stays_the_same_until_there_is_one() -
     assert [supervisor.renewal(now) for now in (2.0, 9.0)] == [first, first]
     supervisor.answered(9.0, 9.1, 59.0)
     assert supervisor.renewal(9.5) == 59.5 + granted_s(5)
-    supervisor.extend(3600)
+    supervisor.lease_s = 3600
     supervisor.answered(9.5, 9.6, 59.5)
     assert supervisor.renewal(10.0) == 60 + granted_s(3600)
     assert not supervisor.is_over(3600)

@@ -27,7 +27,6 @@ from psclust.agent.update_stream import stream_updates
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Task
-from psclust.supervise import events
 from psclust.testing.wait import PATIENCE_S
 from psclust.transport.local_transport import LocalTransport
 
@@ -172,7 +171,7 @@ def test_a_plan_with_another_byte_is_started_as_it_is_or_refused(
 @given(messages(METHODS["Watch"].input_type))
 def test_who_watches_gets_what_he_asked_for(bench: Bench, request: Any) -> None:
     if request.after < NO_PID:
-        bench.agent.event_log.add(events.NotStarted(Task("worker", 0), "a test"))
+        bench.agent.event_log.add(pb.Event(not_started="a test"))
     active = iter([True])
     found = list(stream_updates(bench.agent, request, lambda: next(active, False)))
     numbers = [each.event.number for each in found if each.HasField("event")]

@@ -69,7 +69,7 @@ def test_what_is_used_since_is_a_rate_and_a_closed_connection_takes_nothing_back
     now = Usage(12.0, 7, {1: (300, 1500), 3: (50, 60)})
     assert now.rates(before, 2.0) == (1.0, 280.0, 125.0)
     assert Usage(12.0).rates(before, 2.0) == (1.0, None, None)
-    assert Usage.from_dict(json.loads(reading("w:0", usage=now).to_json())["usage"]) == now
+    assert Reading.from_json(reading("w:0", usage=now).to_json()).usage == now
 
 
 def test_rows_compare_the_same_attempt() -> None:

@@ -7,19 +7,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psclust
 from beds.hosts import BedHost, HostBed
 from beds.plans import program_plan
-from psclust.agent.access import AgentAccess, Identity
+from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
+from psclust.control.suspend_detector import start_suspend_detector
+from psclust.forward.tls import Identity
 from psclust.rundir.folder import RunFolder
-from psclust.spec.cluster import Host, Task
+from psclust.spec.cluster import Host, Task, TunnelWay
+from psclust.supervise import events
+from psclust.supervise.events import Event
 from psclust.testing.wait import wait_until
 
 WORKER = Task("worker", 0)
@@ -27,37 +31,30 @@ WORKER = Task("worker", 0)
 
 @dataclass
 class Recorder:
-    """A listener that records its calls."""
+    """Records the events that are posted to it."""
 
     events: list[Any] = field(default_factory=list)
     silences: list[bool] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     evidence: list[str | None] = field(default_factory=list)
 
-    def started(self, task: Task, pid: int) -> None:
-        self.events.append(("started", task))
-
-    def not_started(self, task: Task, reason: str) -> None:
-        self.events.append(("not started", task, reason))
-
-    def exited(self, task: Task, code: int, out_of_memory: str | None = None) -> None:
-        self.events.append(("exited", task, code))
-        self.evidence.append(out_of_memory)
-
-    def soon(self, work: Callable[[], None]) -> None:
-        work()
-
-    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        self.events.append(("lost", host))
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def host_leaves(self, host: str, reason: str) -> None:
-        self.events.append(("leaves", host))
-
-    def host_silent(self, host: str, silent: bool) -> None:
-        self.silences.append(silent)
+    def post(self, event: Event) -> None:
+        match event:
+            case events.Started(task):
+                self.events.append(("started", task))
+            case events.NotStarted(task, reason):
+                self.events.append(("not started", task, reason))
+            case events.Exited(task, code, out_of_memory=evidence):
+                self.events.append(("exited", task, code))
+                self.evidence.append(evidence)
+            case events.HostLost(host):
+                self.events.append(("lost", host))
+            case events.HostLeaves(host):
+                self.events.append(("leaves", host))
+            case events.HostSilent(_, silent):
+                self.silences.append(silent)
+            case events.Note(text):
+                self.notes.append(text)
 
 
 @dataclass
@@ -92,6 +89,7 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
     """A function that starts an agent on the first host; all end with the block. `folder`: for the
     run folders on this side."""
     clients: list[AgentClient] = []
+    suspended = start_suspend_detector()
 
     def start(
         lease_s: float = 20.0,
@@ -124,9 +122,9 @@ def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
             f"{host.address}:{reply.port}",
             authority.launcher(),
             lease_s,
-            {"reach_by": "ssh", "host": asdict(via), "settings": {}} if via else None,
+            TunnelWay("ssh", via, {}) if via else None,
         )
-        clients.append(AgentClient(access, here, recorder))
+        clients.append(AgentClient(access, here, recorder.post, suspended))
         return Started(host, authority, identity, reply, clients[-1], recorder, here)
 
     try:

@@ -22,7 +22,7 @@ class WithoutOutput(Agent):
 def test_the_evidence_of_an_out_of_memory_kill_comes_along(tmp_path: Path) -> None:
     agent = WithoutOutput(ClusterFolder(tmp_path / "there").new_run(), lease_s=600.0, grace_s=0.1)
     recorder = Recorder()
-    updates = AgentUpdates("a", ClusterFolder(tmp_path / "here").new_run(), recorder)
+    updates = AgentUpdates("a", ClusterFolder(tmp_path / "here").new_run(), recorder.post)
     agent.exited(WORKER, -9, "its log names it")
     agent.exited(WORKER, -9)
     looks = iter([True, True, False])
@@ -43,7 +43,7 @@ def test_the_evidence_of_an_out_of_memory_kill_comes_along(tmp_path: Path) -> No
 def test_an_update_of_no_task_is_left_out(tmp_path: Path, update: pb.Update) -> None:
     folder = ClusterFolder(tmp_path / "here").new_run()
     recorder = Recorder()
-    updates = AgentUpdates("a", folder, recorder)
+    updates = AgentUpdates("a", folder, recorder.post)
     before = sorted(tmp_path.rglob("*"))
     updates.apply(update)
     assert sorted(tmp_path.rglob("*")) == before

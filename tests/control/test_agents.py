@@ -15,11 +15,12 @@ import psclust
 from beds.hosts import BedHost
 from beds.plans import program_plan
 from psclust.agent import agent_pb2 as pb
-from psclust.agent.access import Identity, server_name
+from psclust.agent.access import channel_credentials, server_name
 from psclust.agent.agent_calls import agent_stub
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
+from psclust.forward.tls import Identity
 from psclust.rundir.folder import RunFolder
 from psclust.testing.wait import wait_until
 from psclust.transport.api import Output
@@ -172,7 +173,7 @@ def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
     credentials = (
         grpc.ssl_channel_credentials(authority)
         if identity is None
-        else grpc.ssl_channel_credentials(authority, identity.key, identity.certificate)
+        else channel_credentials(identity)
     )
     options = [("grpc.ssl_target_name_override", server_name("h1")), ("grpc.enable_http_proxy", 0)]
     return grpc.secure_channel(agent.target, credentials, options=options)
@@ -224,7 +225,7 @@ def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(
         for entry in listening
         if entry.endswith(f":{agent.reply.port}") and not entry.startswith(agent.host.address)
     ]
-    secret = agent.identity.key.decode().splitlines()[1]
+    secret = agent.identity.key.splitlines()[1]
     folders = f"{agent.reply.folder} /tmp /run /root/.ssh"
 
     def files_with(text: str) -> str:

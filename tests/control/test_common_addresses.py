@@ -10,8 +10,10 @@ import pytest
 from psclust.agent.process import AgentReply
 from psclust.control.bootstrap import AgentSettings, common_addresses
 from psclust.errors import StartError
+from psclust.plan.task_environment import HostEnvironment
 
 PORT = 2300
+HERE = HostEnvironment({}, "/", "python", None)
 
 
 @dataclass
@@ -37,8 +39,7 @@ class Network:
 
 def found(network: Network, interface: str | None = None) -> dict[str, str]:
     replies = {
-        host: AgentReply(1, own[0], 4000, "0", "python", "/run", None, {}, 2, (), 0, "")
-        for host, own in network.own.items()
+        host: AgentReply(1, own[0], 4000, "/run", HERE, 0, "") for host, own in network.own.items()
     }
     return common_addresses(network, replies, AgentSettings("n", 30.0, 5.0, interface, {}, {}, {}))
 

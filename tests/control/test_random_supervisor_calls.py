@@ -122,7 +122,7 @@ class Bench:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = ClusterFolder(tmp_path_factory.mktemp("runs") / "run").new_run()
     supervisor = Supervisor(folder, "run")
-    transport = RemoteTransport(IdleTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    transport = RemoteTransport(IdleTransport(supervisor, {}, {}, log=2), folder, supervisor.post)
     server = serve(supervisor, transport, folder, threading.Event())
     thread = threading.Thread(target=supervisor.run, args=(transport,))
     thread.start()

@@ -16,7 +16,7 @@ import pytest
 
 from beds.plans import program_plan
 from psclust.agent import agent_pb2 as pb
-from psclust.agent.access import AgentAccess
+from psclust.agent.access import AgentAccess, server_credentials
 from psclust.agent.agent_calls import serve_agent
 from psclust.agent.lease import clock
 from psclust.control.certificates import Authority
@@ -92,13 +92,9 @@ class RecordedTransport(RemoteTransport):
 @pytest.fixture
 def agent() -> Iterator[tuple[AgentDouble, AgentAccess]]:
     authority = Authority("test")
-    identity = authority.agent("h1")
-    credentials = grpc.ssl_server_credentials(
-        [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
-    )
     double, server = AgentDouble(), grpc.server(ThreadPoolExecutor(max_workers=8))
     serve_agent(double, server)
-    port = server.add_secure_port("127.0.0.1:0", credentials)
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(authority.agent("h1")))
     server.start()
     yield double, AgentAccess("h1", f"127.0.0.1:{port}", authority.launcher(), 30.0)
     server.stop(None).wait()
@@ -110,7 +106,8 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(
     double, access = agent
     folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
     supervisor = Supervisor(folder, "run")
-    transport = RecordedTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    local = LocalTransport(supervisor, {}, {}, log=2)
+    transport = RecordedTransport(local, folder, supervisor.post)
     owner: list[int] = []
 
     def supervise() -> None:
@@ -156,7 +153,7 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(
 def test_a_request_after_the_end_of_the_run_is_refused(tmp_path: Path) -> None:
     folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
     supervisor = Supervisor(folder, "run")
-    transport = RemoteTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    transport = RemoteTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor.post)
     supervisor.post(events.Stop("the test", ok=True, exit_code=0))
     assert supervisor.run(transport).ended
     server = serve(supervisor, transport, folder, threading.Event())

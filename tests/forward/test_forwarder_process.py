@@ -17,7 +17,7 @@ from psclust.agent.access import server_name
 from psclust.control.certificates import Authority
 from psclust.forward.forwarder_process import ForwarderProcess
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials
+from psclust.forward.tls import Identity
 from psclust.testing.wait import wait_until
 from psclust.transport.server_shim import tls_library
 
@@ -35,9 +35,8 @@ def make() -> Iterator[Make]:
     with ExitStack() as stack:
 
         def make(host: str, has_tasks: bool) -> ForwarderProcess:
-            credentials = Credentials.from_json(RUN.forwarder(host).to_json())
             ports = "auto" if has_tasks else None
-            made = ForwarderProcess(credentials, tls_library(), 30.0, ports)
+            made = ForwarderProcess(RUN.forwarder(host), tls_library(), 30.0, ports)
             stack.callback(made.close)
             return made
 
@@ -169,7 +168,7 @@ def test_one_that_cannot_start_is_tried_again_a_few_times_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     began = time.monotonic()
-    spoilt = ForwarderProcess(Credentials("no key", "", ""), tls_library(), 30.0, "auto")
+    spoilt = ForwarderProcess(Identity("no key", "nor", "these"), tls_library(), 30.0, "auto")
     try:
         wait_until(lambda: caplog.text.count("is started again") >= 4, what="four more starts")
         assert time.monotonic() - began > 4 * 0.2

@@ -9,13 +9,13 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from psclust.agent.access import Identity, server_name
+from psclust.agent.access import server_name
 from psclust.control.certificates import Authority
-from psclust.forward.chosen_tls import choose_tls
+from psclust.forward.forwarder import choose_tls
 from psclust.forward.forwarder_process import find_tensorflow
 from psclust.forward.native_tls import NativeTls
 from psclust.forward.python_tls import PythonTls
-from psclust.forward.tls import Credentials, Tls
+from psclust.forward.tls import Identity, Tls
 from psclust.transport.server_shim import tls_library
 
 KINDS = ("c", "python")
@@ -24,17 +24,13 @@ RUN = Authority("run")
 LARGE = bytes(range(256)) * 40_000
 
 
-def credentials(identity: Identity) -> Credentials:
-    return Credentials.from_json(identity.to_json())
-
-
 def make(kind: str, identity: Identity) -> Tls:
     if kind == "python":
-        return PythonTls(credentials(identity))
+        return PythonTls(identity)
     native, tensorflow = tls_library(), find_tensorflow()
     assert native is not None
     assert tensorflow is not None
-    return NativeTls(native, tensorflow, credentials(identity))
+    return NativeTls(native, tensorflow, identity)
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -173,5 +169,5 @@ def test_garbage_is_refused(kind: str) -> None:
 def test_without_a_library_that_fits_it_is_pythons(
     native: str | None, tensorflow: str | None
 ) -> None:
-    found = choose_tls(native, tensorflow, credentials(RUN.forwarder("a")))
+    found = choose_tls(native, tensorflow, RUN.forwarder("a"))
     assert found.name == "Python's ssl"

@@ -15,7 +15,6 @@ from psclust.agent.access import server_name
 from psclust.control.certificates import Authority
 from psclust.forward.forwarder_process import ForwarderProcess, find_tensorflow
 from psclust.forward.route import Route
-from psclust.forward.tls import Credentials
 from psclust.transport.server_shim import tls_library
 
 pytestmark = pytest.mark.process
@@ -123,8 +122,7 @@ def test_tasks_that_do_so_under_tls(
     program, library = _program(tmp_path, sanitizers), find_tensorflow()
     if library is None:
         pytest.skip("no TensorFlow")
-    credentials = Credentials.from_json(Authority("run").forwarder("h1").to_json())
-    forwarder = ForwarderProcess(credentials, tls_library(), 30.0, "auto")
+    forwarder = ForwarderProcess(Authority("run").forwarder("h1"), tls_library(), 30.0, "auto")
     try:
         address = f"127.0.0.1:{forwarder.port}"
         forwarder.forward([Route(1, server_name("h1"), address, listens=False)])

@@ -22,7 +22,7 @@ from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH
-from psclust.supervise.events import Replace
+from psclust.supervise.events import Move, Outcome, Replace
 from psclust.supervise.replan import (
     plan_elsewhere,
     plan_without,
@@ -62,7 +62,8 @@ class Elastic:
         return {request.task: next(self.ports) for request in requests}
 
     def without(self, old: Plan, lost: Sequence[str], absent: Sequence[Task] = ()) -> Plan:
-        return plan_without(self.folder, old, lost, self.reserve, reason=WHY, absent=absent)
+        move = Move(tuple(lost), Outcome(False, 1, WHY), vital=True, absent=tuple(absent))
+        return plan_without(self.folder, old, move, lost, self.reserve)
 
 
 def places(plan: Plan) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from frames import EXECUTE, EXTEND, JOIN, LINE, RUNNER, RUNNERS, SESSION, of_psclust, of_tensorflow
 from histories import PS, W0, W1, Replay, live, make_plan, task_plan
 
+from psclust.spec.typed_json import build
 from psclust.supervise.events import Apply, Exited, HostSilent, Reported, Serving, Stage, Started
 from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.python_activity import Activity, Whereabouts, whereabouts
@@ -237,7 +240,7 @@ def test_without_py_spy_the_phase_is_all_that_is_known() -> None:
 
 def test_a_finding_survives_its_way_to_the_user() -> None:
     finding = Finding("worker:0", "training", ("ps:0",), 1.5, 3, ("a", "b"))
-    assert Finding.from_dict(finding.to_dict()) == finding
+    assert build(Finding, json.loads(json.dumps(asdict(finding)))) == finding
 
 
 def test_lines_for_people_say_what_holds_up_the_others() -> None:

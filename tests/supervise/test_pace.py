@@ -13,6 +13,7 @@ from pretence import Pretence, supervised
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
+from psclust.supervise.events import Note
 from psclust.supervise.pace import Pace
 from psclust.testing.wait import wait_until
 
@@ -70,7 +71,7 @@ def test_a_step_is_not_published_as_no_status_shows_it(tmp_path: Path) -> None:
         supervisor = transport.supervisor
         supervisor.apply(make_plan(task_plan(Task("worker", 0), needs=())))
         wait_until(lambda: transport.step > 2, what="the first steps")
-        supervisor.note("steps are made")
+        supervisor.post(Note("steps are made"))
         wait_until(
             lambda: "steps are made" in supervisor.status().notes, what="what is published before"
         )
@@ -91,6 +92,6 @@ def test_events_that_come_together_are_not_followed_by_a_probe_each(tmp_path: Pa
         supervisor.apply(make_plan(task_plan(Task("ps", 0))))
         wait_until(lambda: transport.probes, what="the first probe")
         for number in range(EVENTS):
-            supervisor.note(f"event {number}")
+            supervisor.post(Note(f"event {number}"))
         wait_until(lambda: f"event {EVENTS - 1}" in supervisor.status().notes, what="the last")
         assert 0 < len(transport.probes) < EVENTS / 2

@@ -20,6 +20,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, Deadlines
+from psclust.supervise.events import HostLost
 from psclust.supervise.replan import write_plan_inputs
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import wait_until
@@ -81,7 +82,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 def test_who_was_on_the_lost_host_gets_a_port_elsewhere_and_everybody_else_keeps_his(
     live: Live,
 ) -> None:
-    live.supervisor.host_lost("b", SILENCE)
+    live.supervisor.post(HostLost("b", SILENCE))
     live.wait_for(ps="a", worker="c")
     assert [(request.task, request.on, request.host) for request in live.transport.reserved] == [
         (WORKER, "c", "10.0.0.3")
@@ -99,7 +100,7 @@ def test_who_was_on_the_lost_host_gets_a_port_elsewhere_and_everybody_else_keeps
 
 def test_a_spare_host_that_is_silent_too_is_passed_over(live: Live) -> None:
     live.transport.dead = {"b", "c"}
-    live.supervisor.host_lost("b", SILENCE)
+    live.supervisor.post(HostLost("b", SILENCE))
     live.wait_for(ps="a", worker="d")
     assert Plan.from_json(live.folder.plan.read_text()).lost == ("b", "c")
 
@@ -109,14 +110,14 @@ def test_a_place_that_cannot_be_had_ends_the_run_with_both_reasons(live: Live) -
         raise StartError("c: its agent does not answer.")
 
     live.transport.reserve = refuse  # type: ignore[method-assign]
-    live.supervisor.host_lost("b", SILENCE)
+    live.supervisor.post(HostLost("b", SILENCE))
     assert (
         live.end().text == f"host b is lost, with worker:0: {SILENCE}; c: its agent does not answer"
     )
 
 
 def test_a_plan_for_a_host_that_was_lost_meanwhile_is_refused(live: Live) -> None:
-    live.supervisor.host_lost("b", SILENCE)
+    live.supervisor.post(HostLost("b", SILENCE))
     live.wait_for(ps="a", worker="c")
     with pytest.raises(UsageError, match="b: lost by this run, which goes on without"):
         live.supervisor.apply(live.plan)

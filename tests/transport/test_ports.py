@@ -109,9 +109,9 @@ def test_a_task_keeps_its_port_when_it_is_asked_for_again(ports: PortReservation
     assert ports.reserve([request(A)]) == first
 
 
-def test_a_port_is_free_again_once_released(ports: PortReservations) -> None:
+def test_a_port_is_free_again_once_they_are_closed(ports: PortReservations) -> None:
     port = ports.reserve([request(A)])[A]
-    ports.release(A)
+    ports.close()
     socket.create_server(("127.0.0.1", port)).close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 
 import click
 
@@ -32,7 +33,7 @@ def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
     with SupervisorClient(folder) as client:
         findings = client.explain()
     if as_json:
-        output.data([each.to_dict() for each in findings])
+        output.data(list(map(asdict, findings)))
         return
     for line in render(findings, output.duration):
         output.say(line)
