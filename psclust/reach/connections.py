@@ -7,12 +7,10 @@ way and reads its questions on that input: see `reach/python`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
@@ -22,29 +20,9 @@ if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile
     from psclust.spec.found_hosts import FoundHosts
 
-Input = bytes | Iterable[bytes] | None
 Progress = Callable[
     [int, int, str], None
 ]  # hosts done, hosts in all, the name of the one just done
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a command ended. `code`: its exit code, as its shell gave it; -1: a signal ended the
-    shell itself."""
-
-    code: int
-    stdout: bytes
-    stderr: bytes
-
-    @property
-    def text(self) -> str:
-        return self.stdout.decode("utf-8", errors="replace")
-
-    @property
-    def last_line(self) -> str:
-        """The last line of its output; of its errors, where there is no output."""
-        return last_line(self.text) or last_line(self.stderr.decode("utf-8", errors="replace"))
 
 
 class HostProcess(Protocol):
@@ -86,24 +64,9 @@ class Connections(Protocol):
     def failures(self) -> Mapping[str, str]:
         """Host -> why it is not connected."""
 
-    def start(
-        self, host: str, command: str, purpose: str | None = None
-    ) -> AbstractContextManager[HostProcess]:
-        """Start a line of the user's shell on `host`; leaving the context ends it. `purpose`: a
-        clause to name it by in messages."""
-
-    def run(
-        self,
-        host: str,
-        command: str,
-        *,
-        stdin: Input = None,
-        timeout_s: float | None = None,
-        leashed: bool = False,
-    ) -> Result:
-        """Run a line of the user's shell on `host` to its end; any exit code is a result. leashed:
-        end the command, and all it started, if this call ends first; it gets no input then. Secrets
-        go into `stdin`: every user of the host can read `command`."""
+    def start(self, host: str, command: str, purpose: str) -> AbstractContextManager[HostProcess]:
+        """Start a line of the user's shell on `host`; leaving the context ends its input.
+        `purpose`: a clause to name it by in messages."""
 
     def address_of(self, host: str) -> str | None:
         """The IPv4 address at which `host` was reached; None where there is none."""

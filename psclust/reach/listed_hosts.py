@@ -10,8 +10,6 @@ from psclust.errors import HostError, StartError
 from psclust.reach.connections import Progress
 from psclust.spec.cluster import Host
 
-PURPOSE = "a command ran there"
-_SHOWN = 60  # characters of a command in a message
 _H = TypeVar("_H", bound="ListedHosts")
 
 
@@ -58,8 +56,3 @@ class ListedHosts(ABC):
     def _look_up(self) -> Callable[[str], str]:
         """Returns what gives a host's address, or raises HostError with why it cannot be
         reached."""
-
-
-def shown(command: str) -> str:
-    """A command in a message."""
-    return command[:_SHOWN]

@@ -170,7 +170,7 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(
 ) -> None:
     (tmp_path / "agent.py").write_text(AGENT.replace("{go!r}", repr(str(tmp_path / "go"))))
     with (
-        LocalProcess([sys.executable, "-c", BOOT]) as process,
+        LocalProcess([sys.executable, "-c", BOOT], "it was asked") as process,
         HostPython("here", nullcontext(process), [sys.executable]) as here,
     ):
         here.tell(

@@ -15,6 +15,7 @@ from psclust.cli.way_options import chosen_way, way_options
 from psclust.errors import PsclustError, UsageError
 from psclust.reach.connections import Connections
 from psclust.reach.fan_out import attempt_on_each
+from psclust.reach.run_command import run
 from psclust.rundir.log_reader import lines_of
 
 
@@ -84,7 +85,7 @@ def command(
 
 def _run(connections: Connections, host: str, line: str, timeout_s: float | None) -> _Row:
     began = time.monotonic()
-    result = connections.run(host, line, timeout_s=timeout_s, leashed=True)
+    result = run(connections, host, line, timeout_s=timeout_s)
     stderr = result.stderr.decode("utf-8", errors="replace")
     return _Row(
         host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line

@@ -120,4 +120,4 @@ def start_python(connections: Connections, host: str, interpreters: Sequence[str
 
 def start_local_python(python: str) -> HostPython:
     """On this machine."""
-    return HostPython("this machine", LocalProcess([python, "-c", BOOT]), [python])
+    return HostPython("this machine", LocalProcess([python, "-c", BOOT], _PURPOSE), [python])

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from psclust.errors import HostError
-from psclust.reach.connections import Input, Progress, Result
-from psclust.reach.leash import leash
-from psclust.reach.listed_hosts import PURPOSE, ListedHosts, shown
+from psclust.reach.connections import Progress
+from psclust.reach.listed_hosts import ListedHosts
 from psclust.reach.python.remote_command import NO_PYTHON
 from psclust.reach.slurm import on_node
 from psclust.reach.slurm.allocation import Allocation, Node, node_records, srun_environment
-from psclust.reach.slurm.step import Step, run_to_end
+from psclust.reach.slurm.step import Step
 from psclust.spec.cluster import Host
 
 # $1: Python source. $2, $3: its arguments. The others: interpreters, of which the first that exists
@@ -81,35 +80,14 @@ class SlurmNodes(ListedHosts):
         self._noticed = noticed
         self._environ = srun_environment(os.environ, allocation.job)
 
-    def start(self, host: str, command: str, purpose: str | None = None) -> Step:
+    def start(self, host: str, command: str, purpose: str) -> Step:
         """See `Connections.start`."""
         source = Path(on_node.__file__).read_text(encoding="utf-8")
         srun = [
             *srun_line(self._allocation, self._node(host), self._options),
             *python_line(source, [command, ""], self._interpreters),
         ]
-        return Step(host, srun, self._environ, purpose or PURPOSE, self._noticed)
-
-    def run(
-        self,
-        host: str,
-        command: str,
-        *,
-        stdin: Input = None,
-        timeout_s: float | None = None,
-        leashed: bool = False,
-    ) -> Result:
-        """See `Connections.run`."""
-        words = ["sh", "-c", leash(command) if leashed else command]
-        return run_to_end(
-            host,
-            [*srun_line(self._allocation, self._node(host), self._options), *words],
-            self._environ,
-            shown(command),
-            stdin,
-            timeout_s,
-            keep_open=leashed,
-        )
+        return Step(host, srun, self._environ, purpose, self._noticed)
 
     def _look_up(self) -> Callable[[str], str]:
         records = node_records(
