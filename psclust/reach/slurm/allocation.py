@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
 from psclust.errors import UsageError
+from psclust.reach.slurm.slurm_command import call
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.plurals import counted
@@ -25,7 +25,6 @@ _KEPT = (
     "SLURM_RESTART_COUNT",
     "SLURM_JWT",
 )
-_COMMAND_S = 30.0
 _INSTEAD = "or write `hosts: local` (-H local) to use this machine alone."
 
 
@@ -112,14 +111,16 @@ def srun_environment(environ: Mapping[str, str], job: str) -> dict[str, str]:
 
 def node_records(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Node -> what Slurm knows of it, such as NodeAddr and State. Raises UsageError."""
-    lines = scontrol(["--oneliner", "show", "node", ",".join(names)], environ).splitlines()
+    command = ["scontrol", "--oneliner", "show", "node", ",".join(names)]
+    lines = call(command, environ).splitlines()
     records = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines if line.strip()]
     return {record.get("NodeName", ""): record for record in records}
 
 
 def job_record(job: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Slurm's record of a job, with keys such as JobState. Raises UsageError."""
-    return dict(re.findall(r"(\w+)=(\S*)", scontrol(["--oneliner", "show", "job", job], environ)))
+    text = call(["scontrol", "--oneliner", "show", "job", job], environ)
+    return dict(re.findall(r"(\w+)=(\S*)", text))
 
 
 def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
@@ -137,7 +138,7 @@ def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
                 f"this is Slurm job {environ['SLURM_JOB_ID']}, "
                 f"but {error.args[0]} is not set; {_INSTEAD}"
             ) from None
-        hosts = scontrol(["show", "hostnames", names], environ).split()
+        hosts = call(["scontrol", "show", "hostnames", names], environ).split()
         for name, count in zip(hosts, expand_counts(cpus), strict=True):
             # Groups may share a node; it then belongs to the first.
             if name not in seen:
@@ -151,29 +152,6 @@ def expand_counts(text: str) -> list[int]:
     return list(
         chain.from_iterable(repeat(int(match[1]), int(match[2] or 1)) for match in found if match)
     )
-
-
-def scontrol(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The command's output. Raises UsageError."""
-    try:
-        done = subprocess.run(
-            ["scontrol", *arguments],
-            env=dict(environ),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_COMMAND_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"`scontrol {' '.join(arguments)}` did not end in {_COMMAND_S:g} s; "
-            "is Slurm's controller up?"
-        ) from None
-    if done.returncode != 0:
-        error = (done.stderr or done.stdout).strip().replace("\n", "; ")
-        raise UsageError(f"`scontrol {' '.join(arguments)}` failed: {error}")
-    return done.stdout
 
 
 def _some(names: Sequence[str]) -> str:
