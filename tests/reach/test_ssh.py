@@ -22,8 +22,8 @@ from beds.sshd import find_program
 from psclust.errors import HostError, StartError
 from psclust.reach.fan_out import on_each
 from psclust.reach.run_command import run
-from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
+from psclust.reach.ssh.tunnel import SshTunnel
 from psclust.spec.cluster import Host
 from psclust.testing.wait import PATIENCE_S, wait_until
 
@@ -325,19 +325,18 @@ def test_a_command_that_takes_too_long_is_an_error_and_the_connection_stays(bed:
 def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         closed = unused.getsockname()[1]
-    with SshHosts(hosts("h1"), home=bed.home) as ssh:
-        tunnel = Forward(ssh.transport("h1"), (bed[0].address, bed[0].port))
-        host, _, port = tunnel.address.partition(":")
-        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as there:
-            there.sendall(b"SSH-2.0-test\r\n")
-            assert there.recv(4) == b"SSH-"
-        nowhere = Forward(ssh.transport("h1"), ("127.0.0.1", closed))
-        with socket.create_connection(
-            ("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S
-        ) as there:
-            assert there.recv(4) == b""
-        tunnel.close()
-        nowhere.close()
+    tunnel = SshTunnel(Host("h1"), (bed[0].address, bed[0].port), bed.home)
+    host, _, port = tunnel.address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as there:
+        there.sendall(b"SSH-2.0-test\r\n")
+        assert there.recv(4) == b"SSH-"
+    nowhere = SshTunnel(Host("h1"), ("127.0.0.1", closed), bed.home)
+    with socket.create_connection(
+        ("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S
+    ) as there:
+        assert there.recv(4) == b""
+    tunnel.close()
+    nowhere.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
