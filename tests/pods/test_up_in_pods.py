@@ -93,7 +93,7 @@ def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(
     )
     api.create_pod(pod_objects(file, "r")["ps-0"])
     wait_until(lambda: kube.running, what="the pod")
-    with KubeHosts(api, "c", "psclust/run=r", file.hosts, partial=True) as hosts:
+    with KubeHosts(api, "c", file.hosts, partial=True) as hosts:
         assert (hosts.names, hosts.failures) == (("ps-0",), {"ps-1": "ps-1: it has no pod."})
         big = os.urandom(1 << 20)
         line = "cat; echo said >&2; exit 7"

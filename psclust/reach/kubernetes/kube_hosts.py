@@ -9,27 +9,25 @@ from psclust.pods.agent_pods import pod_name
 from psclust.reach.connections import Progress
 from psclust.reach.kubernetes.kube_api import KubeApi
 from psclust.reach.kubernetes.kube_exec import ExecStream, PodCommand
-from psclust.reach.kubernetes.pod_states import read_state
 from psclust.reach.listed_hosts import ListedHosts
 from psclust.spec.cluster import Host
 
 
 class KubeHosts(ListedHosts):
-    """`Connections` to pods that run. cluster: the run's name, with which those of the pods begin.
-    selector: labels of all of them."""
+    """`Connections` to pods that run. cluster: the run's name, with which those of the pods
+    begin."""
 
     def __init__(
         self,
         api: KubeApi,
         cluster: str,
-        selector: str,
         hosts: Sequence[Host],
         *,
         partial: bool,
         progress: Progress | None = None,
     ) -> None:
         super().__init__("Kubernetes", hosts, partial=partial, progress=progress)
-        self._api, self._cluster, self._selector = api, cluster, selector
+        self._api, self._cluster = api, cluster
 
     def start(self, host: str, command: str, purpose: str) -> PodCommand:
         """See `Connections.start`."""
@@ -40,9 +38,7 @@ class KubeHosts(ListedHosts):
         return PodCommand(host, ExecStream(stream), purpose)
 
     def _look_up(self) -> Callable[[str], str]:
-        states = {
-            pod["metadata"]["name"]: read_state(pod) for pod in self._api.list_pods(self._selector)
-        }
+        states = self._api.pod_states(self._cluster)
 
         def address(name: str) -> str:
             state = states.get(pod_name(self._cluster, name))
