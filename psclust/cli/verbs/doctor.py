@@ -48,20 +48,16 @@ def command(
     """
     from psclust.reach.doctor.examination import examine, examine_here
 
-    request = read_hosts(path, hosts, hostfile)
+    file = read_hosts(path, hosts, hostfile)
     shim = server_shim()
-    wanted = (
-        python or request.file.python,
-        port_ranges(request.file),
-        Path(shim) if shim else None,
-    )
-    if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
+    wanted = (python or file.python, port_ranges(file), Path(shim) if shim else None)
+    if not other_hosts(file):
         names, examined = ["localhost"], examine_here(*wanted)
     else:
-        names = [host.name for host in request.hosts]
-        if request.file.found and not as_json:
-            output.say(request.file.found)
-        with logged_in(request.file, request.hosts) as connections:
+        names = [host.name for host in file.hosts]
+        if file.found and not as_json:
+            output.say(file.found)
+        with logged_in(file, file.hosts) as connections:
             examined = examine(connections, *wanted, Path.cwd())
         if examined.links:
             # `psclust plan` counts with them.
