@@ -86,19 +86,15 @@ def _redrawn(line: str) -> str:
     return line[first:end]
 
 
-class LogReader:
-    """Follows a log file as it grows. The file need not exist yet."""
+class LogReader(LineSplitter):
+    """Follows a log file as it grows. The file need not exist yet. `feed` takes output that found
+    no room in it."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
+        super().__init__()
         self.path = path
         self._offset = offset
-        self._lines = LineSplitter()
         self.behind = False  # whether there may be more than the last `read` returned
-
-    @property
-    def redrawn(self) -> str | None:
-        """See LineSplitter."""
-        return self._lines.redrawn
 
     def read(self) -> list[str] | None:
         """The lines, and pieces of lines, in the next bytes; None if there are no more."""
@@ -114,15 +110,7 @@ class LogReader:
             return None
         self._offset += len(data)
         self.behind = len(data) == _CHUNK
-        return self._lines.feed(data) if data else None
-
-    def feed(self, data: bytes) -> list[str]:
-        """The lines in output that found no room in the file."""
-        return self._lines.feed(data)
-
-    def finish(self) -> list[str]:
-        """The last line, if it has no newline."""
-        return self._lines.close()
+        return self.feed(data) if data else None
 
 
 def lines_of(data: bytes) -> list[str]:
