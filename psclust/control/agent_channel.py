@@ -6,7 +6,7 @@ from __future__ import annotations
 import grpc
 
 from psclust.agent.access import AgentAccess, server_name
-from psclust.reach.connections import Tunnel
+from psclust.reach.carried_tunnel import CarriedTunnel
 from psclust.reach.ways import open_tunnel
 
 _OPTIONS = [
@@ -46,7 +46,7 @@ class AgentChannel:
             self._tunnel.close()
 
 
-def _tunnel(access: AgentAccess) -> Tunnel | None:
+def _tunnel(access: AgentAccess) -> CarriedTunnel | None:
     if access.via is None:
         return None
     host, _, port = access.target.rpartition(":")

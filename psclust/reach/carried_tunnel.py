@@ -9,7 +9,8 @@ from contextlib import suppress
 
 
 class CarriedTunnel(ABC):
-    """A base for a `Tunnel`, which accepts from its `__init__` on."""
+    """Leads to an address as a host sees it, and outlives lost connections; accepts from its
+    `__init__` on."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

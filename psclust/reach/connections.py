@@ -15,6 +15,8 @@ from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
     from psclust.reach.batch_jobs import BatchSystem
+    from psclust.reach.carried_tunnel import CarriedTunnel
+    from psclust.reach.host_command import HostCommand
     from psclust.reach.host_maker import HostMaker
     from psclust.reach.way_option import WayOption
     from psclust.spec.cluster_file import ClusterFile
@@ -23,25 +25,6 @@ if TYPE_CHECKING:
 Progress = Callable[
     [int, int, str], None
 ]  # hosts done, hosts in all, the name of the one just done
-
-
-class HostProcess(Protocol):
-    """A running command on a host. Deadlines are times of `time.monotonic`. Raises HostError when
-    the connection is lost or a deadline passes."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def read_line(self, deadline: float | None) -> bytes:
-        """With its line end; empty at the end of the output."""
-
-    def close_stdin(self) -> None: ...
-
-    def wait(self, deadline: float | None) -> int:
-        """The exit code."""
-
-    @property
-    def stderr(self) -> bytes:
-        """All of standard error so far."""
 
 
 class Connections(Protocol):
@@ -64,23 +47,11 @@ class Connections(Protocol):
     def failures(self) -> Mapping[str, str]:
         """Host -> why it is not connected."""
 
-    def start(self, host: str, command: str, purpose: str) -> AbstractContextManager[HostProcess]:
-        """Start a line of the user's shell on `host`; leaving the context ends its input.
-        `purpose`: a clause to name it by in messages."""
+    def start(self, host: str, command: str, purpose: str) -> HostCommand:
+        """Start a line of the user's shell on `host`. `purpose`: see HostCommand."""
 
     def address_of(self, host: str) -> str | None:
         """The IPv4 address at which `host` was reached; None where there is none."""
-
-
-class Tunnel(Protocol):
-    """A port of this machine that leads to an address as a host sees it; it outlives lost
-    connections."""
-
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:port`."""
-
-    def close(self) -> None: ...
 
 
 class Way(Protocol):
@@ -120,5 +91,5 @@ class Way(Protocol):
 
     def open_tunnel(
         self, host: Host, target: tuple[str, int], settings: Mapping[str, Any]
-    ) -> Tunnel:
+    ) -> CarriedTunnel:
         """To `target` (host, port), as seen from `host`."""

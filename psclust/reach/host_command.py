@@ -1,22 +1,26 @@
-"""A base for commands on hosts, whatever carries them: a thread takes in their output."""
+"""A command on a host, whatever carries it there: a thread takes in its output."""
 
 from __future__ import annotations
 
 import queue
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 
 from psclust.errors import HostError
 
 _TAIL = 1 << 20  # of stderr that is kept
 
 
-class HostCommand(ABC):
-    """A running command (`HostProcess`), without the way to write to it. purpose: a clause that
-    says what the command does. PLACE: the host in messages. LOST: how the connection to it ended.
-    A subclass calls `_take_in` when the command runs."""
+class HostCommand(AbstractContextManager["HostCommand"]):
+    """A running command; leaving the context ends its input. purpose: a clause that says what it
+    does. Deadlines are times of `time.monotonic`. Raises HostError when the connection is lost or a
+    deadline passes.
+
+    PLACE: the host in messages. LOST: how the connection to it ended. A subclass calls `_take_in`
+    when the command runs."""
 
     PLACE = "host"
     LOST = "the connection was lost"
@@ -29,10 +33,17 @@ class HostCommand(ABC):
 
     @property
     def stderr(self) -> bytes:
+        """All of standard error so far, or its end."""
         return bytes(self._stderr)
 
+    @abstractmethod
+    def write(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def close_stdin(self) -> None: ...
+
     def read_line(self, deadline: float | None) -> bytes:
-        """See `HostProcess.read_line`."""
+        """With its line end; empty at the end of the output."""
         try:
             line = self._lines.get(timeout=_left(deadline))
         except queue.Empty:
@@ -42,7 +53,7 @@ class HostCommand(ABC):
         return line
 
     def wait(self, deadline: float | None) -> int:
-        """See `HostProcess.wait`."""
+        """The exit code."""
         if not self._ended.wait(_left(deadline)):
             raise self._late()
         return self._exit_code()

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from psclust.errors import HostError
-from psclust.reach.connections import Connections, HostProcess
+from psclust.reach.connections import Connections
+from psclust.reach.host_command import HostCommand
 from psclust.rundir.log_tail import last_line
 
 _SHOWN = 60  # characters of a command in a message
@@ -75,7 +76,7 @@ def _leash(command: str) -> str:
     return "exec " + shlex.join(["sh", "-c", _LEASH, "sh", command])
 
 
-def _feed(process: HostProcess, stdin: bytes) -> None:
+def _feed(process: HostCommand, stdin: bytes) -> None:
     with suppress(HostError):  # it ended without reading all of it, which is no failure
         process.write(stdin)
         process.close_stdin()

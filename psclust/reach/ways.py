@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from psclust.reach.batch_jobs import BatchSystem
-from psclust.reach.connections import Connections, Progress, Tunnel, Way
+from psclust.reach.carried_tunnel import CarriedTunnel
+from psclust.reach.connections import Connections, Progress, Way
 from psclust.reach.host_maker import HostMaker
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import LOCAL, FoundHosts
@@ -117,6 +118,6 @@ def tunnels_via(file: ClusterFile, hosts: Sequence[Host]) -> dict[str, dict[str,
     }
 
 
-def open_tunnel(via: Mapping[str, Any], target: tuple[str, int]) -> Tunnel:
+def open_tunnel(via: Mapping[str, Any], target: tuple[str, int]) -> CarriedTunnel:
     """See `Way.open_tunnel`; `via`: of `tunnels_via`."""
     return WAYS[via["reach_by"]]().open_tunnel(Host(**via["host"]), target, via["settings"])

@@ -90,7 +90,7 @@ class ExecStream:
 
 
 class PodCommand(HostCommand):
-    """A `HostProcess`. Leaving the context ends its input, and the connection."""
+    """A running command. Leaving the context ends its input, and the connection."""
 
     PLACE, LOST = "pod", "the connection through Kubernetes ended"
 
@@ -98,9 +98,6 @@ class PodCommand(HostCommand):
         super().__init__(host, purpose)
         self._stream, self._stderr = stream, stream.stderr
         self._take_in()
-
-    def __enter__(self) -> PodCommand:
-        return self
 
     def __exit__(self, *details: object) -> None:
         self.close_stdin()

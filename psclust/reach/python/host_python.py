@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from psclust.errors import HostError
-from psclust.reach.connections import Connections, HostProcess
+from psclust.reach.connections import Connections
+from psclust.reach.host_command import HostCommand
 from psclust.reach.python import on_host
 from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.python.remote_command import BOOT, NO_PYTHON, remote_command
@@ -33,7 +34,7 @@ class HostPython(AbstractContextManager["HostPython"]):
     can use, and when the process ends by itself."""
 
     def __init__(
-        self, host: str, process: AbstractContextManager[HostProcess], interpreters: Sequence[str]
+        self, host: str, process: AbstractContextManager[HostCommand], interpreters: Sequence[str]
     ) -> None:
         self._host = host
         self._interpreters = interpreters

@@ -1,4 +1,4 @@
-"""A process on this machine with the interface of one on a host (`HostProcess`)."""
+"""A process on this machine with the interface of one on a host."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ class LocalProcess(HostCommand):
                 f"{argv[0]}: {error.strerror}. Name a Python that is there under `python:`."
             ) from None
         self._take_in()
-
-    def __enter__(self) -> LocalProcess:
-        return self
 
     def __exit__(self, *details: object) -> None:
         self._process.kill()

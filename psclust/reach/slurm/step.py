@@ -23,7 +23,7 @@ _APART = """exec 3<&0; { "$@"; printf '\\001srun %s\\n' "$?"; } <&3 3<&- & exec 
 
 
 class Step(HostCommand):
-    """A running command (`HostProcess`). Leaving the context ends its input; the step stays as long
+    """A running command. Leaving the context ends its input; the step stays as long
     as a process of it does. Raises HostError. noticed: called on another thread with the name of
     each signal that Slurm sends to the step's first process."""
 
@@ -57,9 +57,6 @@ class Step(HostCommand):
         assert self._process.stderr is not None
         self._errors = self._take_errors(_without_remarks(self._process.stderr))
         self._take_in()
-
-    def __enter__(self) -> Step:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
         self.close_stdin()

@@ -17,7 +17,7 @@ _GONE = (OSError, SSHException, EOFError)  # raised by paramiko when the other e
 
 
 class RemoteProcess(HostCommand):
-    """A running command (`HostProcess`). Leaving the context closes its input and output, which
+    """A running command. Leaving the context closes its input and output, which
     ends what reads or writes them. Raises HostError when the connection is lost."""
 
     LOST = "the SSH connection was lost"
@@ -37,9 +37,6 @@ class RemoteProcess(HostCommand):
             ) from None
         self._errors = self._take_errors(iter(lambda: self._channel.recv_stderr(_CHUNK), b""))
         self._take_in()
-
-    def __enter__(self) -> RemoteProcess:
-        return self
 
     def __exit__(self, *details: object) -> None:
         with suppress(*_GONE):
