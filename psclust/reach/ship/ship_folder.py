@@ -12,7 +12,8 @@ from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
-from psclust.reach.ship.shipped_files import Entry, Tree, megabytes, package_tree
+from psclust.reach.python.on_host.store import Entry, Tree
+from psclust.reach.ship.shipped_files import megabytes, package_tree
 
 _CHUNK = 1 << 18
 _TIMEOUT_S = 600.0  # for a host to take in what it was sent
@@ -90,7 +91,7 @@ def _place(
             "store", {**question, "contents": listed}, _read(missing), timeout_s=_TIMEOUT_S
         )
         if "changed" in reply:
-            names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
+            names = ", ".join(contents[digest].source for digest in reply["changed"][:3])
             raise HostError(
                 f"{facts.host}: {names} changed while being sent. "
                 "Start again when no process writes there, or list it in .gitignore."
@@ -119,15 +120,7 @@ def _on(run: str, host: str) -> str:
 
 
 def _as_json(tree: Tree) -> dict[str, Any]:
-    """As `on_host/store.py` reads it."""
-    fields = ("path", "size", "executable", "digest", "link")
-    entries = [{field: getattr(entry, field) for field in fields} for entry in tree.entries]
-    return {
-        "name": tree.name,
-        "digest": tree.digest,
-        "root": str(tree.root) if tree.root else None,
-        "entries": entries,
-    }
+    return tree._asdict() | {"entries": [{**each._asdict(), "source": ""} for each in tree.entries]}
 
 
 def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
@@ -136,7 +129,7 @@ def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
     for entry in entries:
         left = entry.size
         try:
-            with entry.source.open("rb") as file:
+            with open(entry.source, "rb") as file:
                 while left and (data := file.read(min(left, _CHUNK))):
                     left -= len(data)
                     yield data
