@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from psclust.errors import HostError, StartError
 from psclust.pods.agent_pods import pod_name
-from psclust.reach.connections import Progress
 from psclust.reach.kubernetes.kube_api import KubeApi
 from psclust.reach.kubernetes.kube_exec import ExecStream, PodCommand
 from psclust.reach.listed_hosts import ListedHosts
@@ -17,16 +16,8 @@ class KubeHosts(ListedHosts):
     """`Connections` to pods that run. cluster: the run's name, with which those of the pods
     begin."""
 
-    def __init__(
-        self,
-        api: KubeApi,
-        cluster: str,
-        hosts: Sequence[Host],
-        *,
-        partial: bool,
-        progress: Progress | None = None,
-    ) -> None:
-        super().__init__("Kubernetes", hosts, partial=partial, progress=progress)
+    def __init__(self, api: KubeApi, cluster: str, hosts: Sequence[Host], *, partial: bool) -> None:
+        super().__init__("Kubernetes", hosts, partial=partial)
         self._api, self._cluster = api, cluster
 
     def start(self, host: str, command: str, purpose: str) -> PodCommand:

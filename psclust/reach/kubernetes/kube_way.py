@@ -63,7 +63,7 @@ def connect(
     from psclust.reach.kubernetes.kube_hosts import KubeHosts
 
     api = KubeApi(find_location(file.kubernetes, os.environ))
-    return KubeHosts(api, file.name, hosts, partial=partial, progress=progress)
+    return KubeHosts(api, file.name, hosts, partial=partial)
 
 
 def tunnel_settings(file: ClusterFile) -> Mapping[str, Any] | None:

@@ -16,6 +16,7 @@ from psclust.reach.connections import Connections
 from psclust.reach.host_command import HostCommand
 from psclust.reach.python import on_host
 from psclust.reach.python.local_process import LocalProcess
+from psclust.reach.python.on_host.answer import MARK
 from psclust.reach.python.remote_command import BOOT, NO_PYTHON, remote_command
 from psclust.rundir.log_tail import last_line
 
@@ -23,7 +24,6 @@ Module = Literal["facts", "store", "start_agent", "end_agent", "surroundings", "
 
 OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent
-_MARK = b"\x01psclust "
 _PURPOSE = "psclust looked at the host and prepared it"
 _START_S = 30.0  # for an interpreter to start, on a host with a slow disk
 
@@ -95,8 +95,8 @@ class HostPython(AbstractContextManager["HostPython"]):
     def _reply(self, deadline: float) -> dict[str, Any]:
         """Skips other lines, which login shells print when they start."""
         while line := self._process.read_line(deadline):
-            if line.startswith(_MARK):
-                reply: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+            if line.startswith(MARK):
+                reply: dict[str, Any] = json.loads(line.removeprefix(MARK))
                 return reply
         code = self._process.wait(deadline)
         if code == NO_PYTHON:

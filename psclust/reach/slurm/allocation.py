@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from psclust.errors import UsageError
+from psclust.errors import HostError, UsageError
 from psclust.reach.slurm.slurm_command import call
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
@@ -45,8 +45,15 @@ class Allocation:
     job: str
     nodes: Sequence[Node]
 
-    def node(self, name: str) -> Node | None:
-        return next((node for node in self.nodes if node.name == name), None)
+    def node(self, name: str) -> Node:
+        """Raises HostError."""
+        found = next((node for node in self.nodes if node.name == name), None)
+        if found is None:
+            names = ", ".join(node.name for node in self.nodes[:8])
+            raise HostError(
+                f"{name}: not in Slurm job {self.job}, which has {names}. Name nodes of the job."
+            )
+        return found
 
     def found_hosts(self) -> FoundHosts:
         """A slot for each CPU."""
@@ -96,17 +103,13 @@ def find_allocation(environ: Mapping[str, str], *, asked: bool) -> Allocation | 
 
 def srun_environment(environ: Mapping[str, str], job: str) -> dict[str, str]:
     """The environment of an srun that obeys its command line alone."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith("SLURM_") or name.startswith(_KEPT)
-    }
-    kept = {
-        name: value
-        for name, value in kept.items()
-        if "_GROUP_" not in name and name != "SLURM_JOB_NUM_NODES"
-    }
-    return kept | {"SLURM_JOB_ID": job}
+    of_this = [
+        name
+        for name in environ
+        if name.startswith("SLURM_")
+        and (not name.startswith(_KEPT) or "_GROUP_" in name or name == "SLURM_JOB_NUM_NODES")
+    ]
+    return {name: environ[name] for name in environ.keys() - of_this} | {"SLURM_JOB_ID": job}
 
 
 def node_records(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:

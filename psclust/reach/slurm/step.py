@@ -35,7 +35,7 @@ class Step(HostCommand):
         srun: Sequence[str],
         environ: Mapping[str, str],
         purpose: str,
-        noticed: Callable[[str], None] | None = None,
+        noticed: Callable[[str], None],
     ) -> None:
         super().__init__(host, purpose)
         self._noticed = noticed
@@ -87,9 +87,9 @@ class Step(HostCommand):
                 text, mark, code = line.partition(_ENDED)
                 if mark:
                     self._code = int(code)
-                if text.startswith(NOTICE) and self._noticed is not None:
+                if text.startswith(NOTICE):
                     self._noticed(text.removeprefix(NOTICE).decode("ascii", "replace").strip())
-                elif text and not text.startswith(NOTICE):
+                elif text:
                     self._answered = True
                     yield text
 
