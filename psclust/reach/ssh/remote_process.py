@@ -10,10 +10,9 @@ from paramiko.ssh_exception import SSHException
 
 from psclust.errors import HostError
 from psclust.reach.host_command import HostCommand
-from psclust.reach.ssh.channel import end_input
 
-_CHUNK = 1 << 16
-_GONE = (OSError, SSHException, EOFError)  # raised by paramiko when the other end is gone
+CHUNK = 1 << 16
+GONE = (OSError, SSHException, EOFError)  # raised by paramiko when the other end is gone
 
 
 class RemoteProcess(HostCommand):
@@ -30,24 +29,24 @@ class RemoteProcess(HostCommand):
         try:
             self._channel = transport.open_session(timeout=open_timeout_s)
             self._channel.exec_command(command)
-        except _GONE as error:
+        except GONE as error:
             cause = str(error).rstrip(".") or "the connection is lost"
             raise HostError(
                 f"{host}: no SSH session could be opened ({cause}). Is the host still there?"
             ) from None
-        self._errors = self._take_errors(iter(lambda: self._channel.recv_stderr(_CHUNK), b""))
+        self._errors = self._take_errors(iter(lambda: self._channel.recv_stderr(CHUNK), b""))
         self._take_in()
 
     def __exit__(self, *details: object) -> None:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             self._channel.close()
 
     def write(self, data: bytes) -> None:
         try:
             # Small pieces: paramiko copies the rest of a piece for each packet it sends.
-            for start in range(0, len(data), _CHUNK):
-                self._channel.sendall(data[start : start + _CHUNK])
-        except _GONE as error:
+            for start in range(0, len(data), CHUNK):
+                self._channel.sendall(data[start : start + CHUNK])
+        except GONE as error:
             if not self._transport.is_active():
                 raise self._lost() from None
             raise HostError(
@@ -55,11 +54,11 @@ class RemoteProcess(HostCommand):
             ) from None
 
     def close_stdin(self) -> None:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             end_input(self._channel)
 
     def _output(self) -> Iterator[bytes]:
-        while data := self._channel.recv(_CHUNK):
+        while data := self._channel.recv(CHUNK):
             yield data
         self._channel.status_event.wait()
         self._errors.join()
@@ -69,3 +68,14 @@ class RemoteProcess(HostCommand):
         if code == -1 and not self._transport.is_active():
             raise self._lost()
         return code
+
+
+def end_input(channel: Any) -> None:
+    """As `channel.shutdown_write()`, but holding the lock until the message is sent. Otherwise the
+    transport's thread may close the channel in between, and sshd drops the whole connection for a
+    message on a closed channel. Raises OSError, SSHException or EOFError when the connection is
+    lost."""
+    with channel.lock:
+        message = channel._send_eof()
+        if message is not None:
+            channel.transport._send_user_message(message)

@@ -9,11 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from paramiko.ssh_exception import SSHException
-
 from psclust.errors import PsclustError
 from psclust.reach.carried_tunnel import CarriedTunnel
-from psclust.reach.ssh.channel import end_input
+from psclust.reach.ssh.remote_process import CHUNK, GONE, end_input
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 
@@ -21,8 +19,6 @@ from psclust.spec.cluster import Host
 # resumes.
 _LOST_AFTER_S = 3.0
 _OPEN_S = 20.0  # for the other end to connect to the target
-_CHUNK = 1 << 16
-_GONE = (OSError, EOFError, SSHException)
 
 
 class SshTunnel(CarriedTunnel):
@@ -48,7 +44,7 @@ class SshTunnel(CarriedTunnel):
                 channel = self._transport().open_channel(
                     "direct-tcpip", self._target, client.getpeername(), timeout=_OPEN_S
                 )
-        except (*_GONE, PsclustError):
+        except (*GONE, PsclustError):
             return
         back = threading.Thread(
             target=_copy, args=(channel, client), name="tunnel-back", daemon=True
@@ -56,7 +52,7 @@ class SshTunnel(CarriedTunnel):
         back.start()
         _copy(client, channel)
         back.join()
-        with suppress(*_GONE):
+        with suppress(*GONE):
             channel.close()
 
     def _transport(self) -> Any:
@@ -78,10 +74,10 @@ class SshTunnel(CarriedTunnel):
 
 def _copy(source: Any, sink: Any) -> None:
     """Until `source` ends; then ends the input of `sink`."""
-    with suppress(*_GONE):
-        while data := source.recv(_CHUNK):
+    with suppress(*GONE):
+        while data := source.recv(CHUNK):
             sink.sendall(data)
-    with suppress(*_GONE):
+    with suppress(*GONE):
         if isinstance(sink, socket.socket):
             sink.shutdown(socket.SHUT_WR)
         else:
