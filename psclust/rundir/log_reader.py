@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import os
+from contextlib import suppress
 from pathlib import Path
 
 # "Erase the line" at either end of a redrawn line, which a redraw does anyway; Keras goes back with
@@ -98,19 +99,22 @@ class LogReader(LineSplitter):
 
     def read(self) -> list[str] | None:
         """The lines, and pieces of lines, in the next bytes; None if there are no more."""
-        data = b""
-        try:
-            # Most logs have nothing new, and opening one takes five times as long as this.
-            if os.stat(self.path).st_size > self._offset:
-                with self.path.open("rb") as file:
-                    file.seek(self._offset)
-                    data = file.read(_CHUNK)
-        except OSError:
-            self.behind = False
-            return None
+        data = read_from(self.path, self._offset)
         self._offset += len(data)
         self.behind = len(data) == _CHUNK
         return self.feed(data) if data else None
+
+
+def read_from(path: Path, offset: int, end: int | None = None) -> bytes:
+    """The next bytes of a file, which need not exist yet; none from `end` on."""
+    most = _CHUNK if end is None else min(_CHUNK, end - offset)
+    with suppress(OSError):
+        # Most logs have nothing new, and opening one takes five times as long as this.
+        if most > 0 and os.stat(path).st_size > offset:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return file.read(most)
+    return b""
 
 
 def lines_of(data: bytes) -> list[str]:
