@@ -44,18 +44,16 @@ def ship(
 def _ship(
     pythons: HostPythons, facts: HostFacts, program: Tree | None, package: Tree | None, run: str
 ) -> Shipped:
-    wanted = [
-        tree for tree in (program, package if facts.psclust is None else None) if tree is not None
-    ]
+    wanted: dict[str, Tree] = {} if program is None else {"program": program}
+    if package is not None and facts.psclust is None:
+        wanted["psclust"] = package
     if not wanted:
         return Shipped(None, facts.psclust or None, 0, 0)
-    folders, sent = _place(facts, pythons.on(facts.host), wanted, run)
-    found = dict(
-        zip([tree.name if tree is program else None for tree in wanted], folders, strict=True)
-    )
+    folders, sent = _place(facts, pythons.on(facts.host), list(wanted.values()), run)
+    found = dict(zip(wanted, folders, strict=True))
     return Shipped(
-        program=found[program.name] if program is not None else None,
-        psclust=found[None] if facts.psclust is None else facts.psclust or None,
+        program=found.get("program"),
+        psclust=found.get("psclust", facts.psclust or None),
         files=len(sent),
         size=sum(entry.size for entry in sent),
     )
