@@ -145,9 +145,7 @@ def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     wrong = {
         name: address
         for name, address in host.names.items()
-        if address is not None
-        and addresses.get(name) not in (None, address)
-        and not _is_address(name)
+        if address is not None and addresses.get(name) not in (None, address) and name != address
     }
     if unknown:
         yield Verdict(
@@ -301,11 +299,3 @@ def _span(low: float, high: float, unit: str, digits: int) -> str:
     """`941 Mbit/s`, or `938 to 941 Mbit/s`."""
     shown = [f"{float(f'{value:.{digits}g}'):g}" for value in (low, high)]
     return f"{' to '.join(dict.fromkeys(shown))} {unit}"
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
