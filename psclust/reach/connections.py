@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from psclust.spec.cluster import Host
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from psclust.reach.carried_tunnel import CarriedTunnel
     from psclust.reach.host_command import HostCommand
     from psclust.reach.host_maker import HostMaker
-    from psclust.reach.way_option import WayOption
     from psclust.spec.cluster_file import ClusterFile
     from psclust.spec.found_hosts import FoundHosts
 
@@ -52,6 +52,25 @@ class Connections(Protocol):
 
     def address_of(self, host: str) -> str | None:
         """The IPv4 address at which `host` was reached; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayOption:
+    """An option that a way brings to `up`, `plan` and `exec`. helps: verb -> help text; no other
+    verb has the option. metavar: of its value, which is laid over `key` of the cluster file;
+    without one it is a flag that chooses the way. note: where the run is then; of a value, why it
+    needs the flag."""
+
+    flag: str
+    helps: Mapping[str, str]
+    note: str
+    metavar: str | None = None
+    key: tuple[str, ...] = ()
+
+    @property
+    def parameter(self) -> str:
+        """Its name among the arguments of a verb."""
+        return self.flag.lstrip("-").replace("-", "_")
 
 
 class Way(Protocol):

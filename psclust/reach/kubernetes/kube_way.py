@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from psclust.reach.connections import Progress
-from psclust.reach.way_option import WayOption
+from psclust.reach.connections import Progress, WayOption
 from psclust.spec.cluster import Host
 from psclust.spec.typed_json import build
 

@@ -7,10 +7,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from psclust.reach.connections import Progress
+from psclust.reach.connections import Progress, WayOption
 from psclust.reach.slurm import sbatch
 from psclust.reach.slurm.allocation import find_allocation, srun_environment
-from psclust.reach.way_option import WayOption
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
 
