@@ -1,8 +1,8 @@
-"""Counts with their noun: `1 ps`, `2 workers`."""
+"""Counts with their noun, `1 ps`, `2 workers`, and lists of words that may be long."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -16,3 +16,8 @@ def counted_tasks(counts: Mapping[str, int]) -> str:
     """`5 workers and 1 ps`, from job -> number of tasks."""
     parts = [counted(count, job) for job, count in counts.items() if count]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def some_of(words: Sequence[str], most: int = 4) -> str:
+    """`a, b, c, d and 3 more`."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

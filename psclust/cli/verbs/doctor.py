@@ -18,11 +18,11 @@ from psclust.reach.doctor.finding import Finding
 from psclust.rundir.folder import state_root
 from psclust.rundir.links_file import Link, keep_links
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.plurals import counted
+from psclust.spec.plurals import counted, some_of
 from psclust.spec.port_range import parse_port_range
 from psclust.transport.server_shim import server_shim
 
-_SHOWN = 4  # hosts named in a row, and different results in one
+_SHOWN = 4  # different results in a row
 
 
 @click.command()
@@ -111,9 +111,7 @@ def _named(found: Sequence[Finding], hosts: Sequence[str]) -> str:
     names = list(dict.fromkeys(finding.host for finding in found))
     if len(names) == len(hosts) > 1:
         return f"all {len(hosts)}"
-    return ", ".join(names[:_SHOWN]) + (
-        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    )
+    return some_of(names)
 
 
 def _verdict(found: Sequence[Finding]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from psclust.reach.doctor.finding import Finding, Verdict
 from psclust.rundir.links_file import Link
+from psclust.spec.plurals import some_of
 from psclust.spec.tensorflow_builds import C_LIBRARY, fit_of
 
 _WHAT_FITS = "All of it fits what `pip install tensorflow` brings."
@@ -95,9 +96,7 @@ def network(
     for host in hosts:
         failed = [each for each in unreached if each.source == host]
         if failed:
-            shown = ", ".join(
-                f"{each.target} at {each.address} ({each.reason})" for each in failed[:4]
-            ) + (" and more" if len(failed) > 4 else "")
+            shown = some_of([f"{each.target} at {each.address} ({each.reason})" for each in failed])
             remedy = "Open the ports of `ports:` between the hosts."
             found.append(Finding(host, "network", "problem", f"cannot reach {shown}", remedy))
         elif host not in deaf:

@@ -18,7 +18,7 @@ from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation, find_locati
 from psclust.reach.kubernetes.pod_states import PodState
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.kubernetes_checks import check_for_pods
-from psclust.spec.plurals import counted
+from psclust.spec.plurals import counted, some_of
 from psclust.spec.typed_json import build
 from psclust.spec.worker_range import least_workers
 
@@ -120,7 +120,7 @@ def _wait_until_running(
                 shown.add(line)
                 say(f"waiting for {line}")
         if time.monotonic() - began > deadline_s:
-            lines = _grouped(waiting) or [f"{_some(missing)}: not there"]
+            lines = _grouped(waiting) or [f"{some_of(missing)}: not there"]
             raise _NotInTimeError(
                 "\n".join(
                     f"{line} (after {deadline_s:g} s; kubernetes.start is how long to wait)."
@@ -135,8 +135,4 @@ def _grouped(states: Mapping[str, PodState]) -> Sequence[str]:
     groups: dict[str, list[str]] = {}
     for name, state in states.items():
         groups.setdefault(str(state), []).append(name)
-    return [f"{_some(names)}: {said}" for said, names in groups.items()]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return [f"{some_of(names)}: {said}" for said, names in groups.items()]

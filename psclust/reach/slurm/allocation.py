@@ -12,7 +12,7 @@ from psclust.errors import HostError, UsageError
 from psclust.reach.slurm.slurm_command import call
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
-from psclust.spec.plurals import counted
+from psclust.spec.plurals import counted, some_of
 
 # Variables that srun takes its options from describe how sbatch or srun started this process, and
 # not the step that is to be started.
@@ -49,7 +49,7 @@ class Allocation:
         """Raises HostError."""
         found = next((node for node in self.nodes if node.name == name), None)
         if found is None:
-            names = ", ".join(node.name for node in self.nodes[:8])
+            names = some_of([node.name for node in self.nodes])
             raise HostError(
                 f"{name}: not in Slurm job {self.job}, which has {names}. Name nodes of the job."
             )
@@ -61,8 +61,8 @@ class Allocation:
         for node in self.nodes:
             if node.group is not None:
                 groups.setdefault(f"het-{node.group}", []).append(node.name)
-        by_group = [f"{group}: {_some(members)}" for group, members in groups.items()]
-        names = "; ".join(by_group) or _some([node.name for node in self.nodes])
+        by_group = [f"{group}: {some_of(members)}" for group, members in groups.items()]
+        names = "; ".join(by_group) or some_of([node.name for node in self.nodes])
         slots = counted(sum(node.cpus for node in self.nodes), "slot")
         text = (
             f"hosts: Slurm job {self.job}, {counted(len(self.nodes), 'node')} ({names}), {slots}; "
@@ -155,7 +155,3 @@ def expand_counts(text: str) -> list[int]:
     return list(
         chain.from_iterable(repeat(int(match[1]), int(match[2] or 1)) for match in found if match)
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
