@@ -73,14 +73,6 @@ def host_maker(reach_by: str) -> HostMaker | None:
     return WAYS[reach_by]().host_maker()
 
 
-def hosts_to_come(reach_by: str) -> BatchSystem | HostMaker:
-    """The batch system or maker that gives a run of this way its hosts."""
-    way = WAYS[reach_by]()
-    giver = way.batch_system() or way.host_maker()
-    assert giver is not None
-    return giver
-
-
 def may_be_here(reach_by: str) -> bool:
     """See `Way.MAY_BE_HERE`."""
     return WAYS[reach_by]().MAY_BE_HERE
@@ -89,11 +81,6 @@ def may_be_here(reach_by: str) -> bool:
 def has_standing_agents(reach_by: str) -> bool:
     """See `Way.STANDING_AGENTS`."""
     return WAYS[reach_by]().STANDING_AGENTS
-
-
-def connection_variables() -> list[str]:
-    """See `Way.CONNECTION_VARIABLE`."""
-    return [name for way in WAYS.values() if (name := way().CONNECTION_VARIABLE)]
 
 
 def connect(
