@@ -28,6 +28,7 @@ from psclust.reach.doctor.finding import refuse_problems
 from psclust.reach.doctor.quick_checks import quick
 from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, gather_facts
+from psclust.reach.run_command import run
 from psclust.reach.ways import connect
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster_file import ClusterFile
@@ -172,7 +173,7 @@ def _on_each(connections: Connections, files: Sequence[Path], *arguments: str) -
     command = shlex.join(["sh", "-c", _UNPACK, "on-host", *arguments])
 
     def work(host: str) -> None:
-        result = connections.run(host, command, stdin=archive, timeout_s=_INSTALL_S)
+        result = run(connections, host, command, stdin=archive, timeout_s=_INSTALL_S)
         if result.code != 0:
             said = last_line(result.stderr.decode(errors="replace"))
             raise HostError(f"{host}: {said or f'on-host ended with {result.code}'}")

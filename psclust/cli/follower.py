@@ -66,7 +66,7 @@ class Follower:
                 continue
             self._show_unkept(tasks, task, attempt, reader)
             if attempt <= over.get(task, attempt):
-                self._show_lines(task, reader.finish())
+                self._show_lines(task, reader.close())
         if self.view.redraws:
             self.view.footer(self._footer(status))
         return behind
@@ -79,7 +79,7 @@ class Follower:
             while not (stopped := stopped or stop()) and (lines := reader.read()) is not None:
                 self._show_lines(task, lines)
             self._show_unkept(tasks, task, attempt, reader)
-            self._show_lines(task, reader.finish())
+            self._show_lines(task, reader.close())
 
     @property
     def has_shown(self) -> bool:
@@ -132,7 +132,7 @@ class Follower:
             self._show_lines(
                 name,
                 [
-                    *reader.finish(),
+                    *reader.close(),
                     f"[psclust: {missing} bytes found no room on disk and are not shown]\n",
                 ],
             )

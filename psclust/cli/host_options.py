@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +16,7 @@ from psclust.launch.program_sources import suited_to_script
 from psclust.reach.ways import find_hosts, host_maker
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.found_hosts import HOST_WORDS
+from psclust.spec.found_hosts import HOST_WORDS, this_machine
 from psclust.spec.host_lists import parse_hostfile, parse_hosts
 from psclust.spec.load import Override, load
 from psclust.spec.plurals import counted
@@ -52,55 +51,36 @@ def host_options(function: _F) -> _F:
     return function
 
 
-@dataclass(frozen=True, slots=True)
-class HostRequest:
-    """file: the cluster file, or the defaults if there is none."""
-
-    hosts: Sequence[Host]
-    file: ClusterFile
-
-
 def read_hosts(
     path: str | None, hosts: str | None, hostfile: str | None, *, way: str | None = None
-) -> HostRequest:
-    """Flags win over the file. `way`: has made the hosts of the live run, which are meant. Raises
-    ClusterFileError with every mistake."""
-    if path is None:
-        path = default_file()
-    if way is not None:
-        maker = host_maker(way)
-        assert maker is not None
-        if hosts is not None or hostfile is not None:
-            raise UsageError(
-                f"--{way}: the hosts are the {maker.HOSTS} of the run; remove -H and --hostfile."
-            )
-        file = load(
-            Path(path) if path else None,
-            default_name=default_name(path),
-            rules=[maker.check_file],
-            find_hosts=maker.hosts_of,
-            suit=suited_to_script,
+) -> ClusterFile:
+    """The cluster file, or the defaults if there is none, with the hosts that are meant: flags win.
+    `way`: has made the hosts of the live run, which are meant. Raises ClusterFileError with every
+    mistake."""
+    path = default_file() if path is None else path
+    maker = host_maker(way) if way is not None else None
+    if maker is not None and (hosts is not None or hostfile is not None):
+        raise UsageError(
+            f"--{way}: the hosts are the {maker.HOSTS} of the run; remove -H and --hostfile."
         )
-        return HostRequest(file.hosts, file)
-    if hosts in HOST_WORDS or hostfile is None is hosts:
-        flags = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
-        # Without a file no tasks are meant, and the default ones need not fit on the hosts.
-        flags += [Override("jobs", ("jobs",), {"worker": 1})] if path is None else []
-        file = load(
-            Path(path) if path else None,
-            flags,
-            default_name=default_name(path),
-            find_hosts=find_hosts,
-            suit=suited_to_script,
-        )
-        return HostRequest(file.hosts, file)
+    listed = None
+    if hosts is not None and hosts not in HOST_WORDS:
+        listed = parse_hosts(hosts, where="-H")
+    elif hosts is None and hostfile is not None:
+        listed = parse_hostfile(read_text(Path(hostfile)), where=hostfile)
+    flags = [Override("-H", ("hosts",), hosts)] if hosts in HOST_WORDS else []
+    # Without a file no tasks are meant, and the default ones need not fit on the hosts.
+    flags += [Override("jobs", ("jobs",), {"worker": 1})] if path is None and not maker else []
+    found = find_hosts if listed is None else this_machine
     file = load(
-        Path(path) if path else None, default_name=default_name(path), suit=suited_to_script
+        Path(path) if path else None,
+        flags,
+        default_name=default_name(path),
+        rules=[maker.check_file] if maker else (),
+        find_hosts=maker.hosts_of if maker else found,
+        suit=suited_to_script,
     )
-    if hosts is not None:
-        return HostRequest(parse_hosts(hosts, where="-H"), file)
-    assert hostfile is not None
-    return HostRequest(parse_hostfile(read_text(Path(hostfile)), where=hostfile), file)
+    return file if listed is None else file.model_copy(update={"hosts": listed})
 
 
 @contextmanager

@@ -11,14 +11,14 @@ from psclust.rundir.status import SAVED_CODE
 
 
 class Interrupts:
-    """Counts Ctrl-C and TERM instead of raising. `last`: the name and exit code of the last one.
-    `saving`: the name of a signal that asks to save first: USR1, and with `term_saves` TERM; it is
-    not counted, and raised like the others."""
+    """Counts Ctrl-C and TERM instead of raising (`count`). `last`: the name and exit code of the
+    last one. `saving`: the name of a signal that asks to save first: USR1, and with `term_saves`
+    TERM; it is not counted, and raised like the others."""
 
     def __init__(self, *, term_saves: bool = False) -> None:
         self.saving: str | None = None
         self._saves = {signal.SIGUSR1, *([signal.SIGTERM] if term_saves else [])}
-        self._count = 0
+        self.count = 0
         self._seen = 0
         self._raise = False
         self.last = ("Ctrl-C", 130)
@@ -39,19 +39,15 @@ class Interrupts:
         """Inside, the next one, or one that came before, raises KeyboardInterrupt."""
         self._raise = True
         try:
-            if self._count or self.saving:
+            if self.count or self.saving:
                 raise KeyboardInterrupt
             yield
         finally:
             self._raise = False
 
-    @property
-    def count(self) -> int:
-        return self._count
-
     def unseen(self) -> list[int]:
         """The ordinals of the signals since the last call."""
-        count = self._count  # Read once: a signal may come between any two instructions.
+        count = self.count  # Read once: a signal may come between any two instructions.
         fresh = list(range(self._seen + 1, count + 1))
         self._seen = count
         return fresh
@@ -61,7 +57,7 @@ class Interrupts:
             self.saving = signal.Signals(number).name
             self.last = (self.saving, SAVED_CODE)
         else:
-            self._count += 1
+            self.count += 1
             streams.hurry()
             self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
         if self._raise:

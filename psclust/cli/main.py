@@ -10,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from psclust import __version__
 from psclust.cli import output, streams
 from psclust.errors import MissingPackageError, PsclustError, StartError, UsageError
 
@@ -131,10 +132,19 @@ def _hint(word: str) -> str:
 
 
 def _show_versions(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    """Those that a run here gets. TensorFlow is looked up, not imported."""
     if wanted and not context.resilient_parsing:
-        from psclust.cli.versions import versions
+        from psclust.reach.python.on_host.facts import version_of
 
-        click.echo("\n".join(versions()))
+        found = version_of("tensorflow")
+        click.echo(f"psclust {__version__}")
+        click.echo(f"Python {'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
+        click.echo(
+            f"TensorFlow {found}, for tasks"
+            if found is not None
+            else "no TensorFlow beside it: name a Python that has one for tasks (--python, "
+            "`python:`)"
+        )
         context.exit()
 
 

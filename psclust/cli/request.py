@@ -11,7 +11,7 @@ from psclust.cli.way_options import chosen_way, way_values
 from psclust.errors import UsageError
 from psclust.launch.default_file import default_file
 from psclust.launch.up_request import UpRequest, read_request
-from psclust.reach.ways import find_hosts, hosts_to_come
+from psclust.reach.ways import batch_of, find_hosts, host_maker
 from psclust.spec.checks import Rule
 from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override
@@ -48,7 +48,8 @@ def request_from_flags(
     if path is None and not program:
         path = default_file()
     if way is not None:
-        giver = hosts_to_come(way)
+        giver = batch_of(way) or host_maker(way)
+        assert giver is not None
         rules, find_hosts = [giver.check_file], giver.hosts_of
     return read_request(
         path, overrides, run_dir, rules=rules, find_hosts=find_hosts, array_task=array_task

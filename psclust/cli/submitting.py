@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from psclust.cli import output
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request import request_from_flags
-from psclust.launch.submission import Submission, check, prepare, submit
+from psclust.launch.submission import check, prepare, submit
 from psclust.reach.ways import batch_system
 from psclust.rundir.folder import RunFolder
+from psclust.spec.plurals import some_of
 
 
 def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = False) -> int:
@@ -31,7 +32,7 @@ def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = F
         return 0
     check(submission)
     job = submit(submission)
-    names = _names(submission)
+    names = some_of([request.cluster.name for request in submission.requests])
     output.say(f"{names} {'are' if submission.array_tasks else 'is'} queued as {job}")
     name = request.cluster.name
     output.say(
@@ -39,8 +40,3 @@ def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = F
     )
     output.say(f"psclust ps {name}, psclust logs -f {name}, psclust down {name}")
     return 0
-
-
-def _names(submission: Submission) -> str:
-    names = [request.cluster.name for request in submission.requests]
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])}, ... ({len(names)})"

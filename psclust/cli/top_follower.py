@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Callable, Collection
 
 from rich.console import Console
@@ -30,9 +29,7 @@ class TopFollower(Follower):
     ) -> None:
         super().__init__(folder, view, shown=shown)
         self._looks = BackgroundLooks(read)
-        self._table = TopTable(
-            name, plain=not (sys.stdout.encoding or "").lower().startswith("utf")
-        )
+        self._table = TopTable(name)
 
     def show(self, status: RunStatus) -> bool:
         """The logs are not read, so nothing is ever behind."""

@@ -3,6 +3,7 @@ look, and none between looks."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +33,9 @@ def looks(
 class TopTable:
     """Renders looks at one run, and remembers its losses for their curve."""
 
-    def __init__(self, name: str, *, plain: bool) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._plain = plain
+        self._plain = not (sys.stdout.encoding or "").lower().startswith("utf")
         self._losses: list[float] = []
 
     def render(self, found: Sequence[Row], width: int) -> RenderableType:

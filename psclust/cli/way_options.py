@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from psclust.errors import UsageError
-from psclust.reach.way_option import WayOption
+from psclust.reach.connections import WayOption
 from psclust.reach.ways import WAYS, batch_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -94,7 +94,7 @@ def start_agents(
             "path": folders[host].package,
             "stdin": request.to_json(),
         }
-        done = pythons.ask(host, "start_agent", question, timeout_s=_START_S)
+        done = pythons.on(host).ask("start_agent", question, timeout_s=_START_S)
         if done["code"] != 0:
             how = f"its agent {describe_exit(done['code'])} as it started"
             raise HostError(f"{host}: {last_line(done['stderr']) or how}")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from psclust.pods import pod_waiter
-from psclust.pods.job_object import CONTAINER, Object, labels, mount, requirements, secret_variables
+from psclust.pods.job_object import Object, labels, pod_spec
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FoundHosts
@@ -23,8 +23,6 @@ SPARE = "spare"
 _PYTHON = "python3"  # the image's; that this machine's interpreter exists there too means nothing
 _PREPARE_S = 120  # for the launcher to start agents when the last pod runs
 _IDLE_S = 10  # of a pod without an agent
-# An agent has programs leave, stops its tasks within `deadlines.stop`, and needs a moment itself.
-_STOP_MARGIN_S = 5
 _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
@@ -61,33 +59,22 @@ def pod_objects(file: ClusterFile, run: str, source: str | None = None) -> dict[
 
 def _pod(file: ClusterFile, host: str, run: str, source: str) -> Object:
     job = host.rpartition("-")[0]
-    settings = file.kubernetes
-    container: Object = {
-        "name": CONTAINER,
-        "image": settings.image,
-        "command": _command(file, source),
-    }
-    if settings.secrets:
-        container["envFrom"] = secret_variables(settings.secrets)
     jobs = list(file.all_jobs) if job == SPARE and job not in file.all_jobs else [job]
-    wanted = largest(settings.resources.get(name, {}) for name in jobs)
-    gpus = max(file.all_jobs[name].gpus or 0 for name in jobs)
-    resources = requirements(wanted, settings.gpu, gpus)
-    if resources:
-        container["resources"] = resources
     spec: Object = {
         # A lost pod is a lost host: its tasks move. Restarts of tasks are the agent's, inside the
         # pod.
         "restartPolicy": "Never",
-        "enableServiceLinks": False,
         # Nothing in the pod calls Kubernetes.
         "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": math.ceil(file.leave_s + file.deadlines.stop)
-        + _STOP_MARGIN_S,
-        "containers": [container],
+        # An agent has programs leave before it stops its tasks.
+        **pod_spec(
+            file,
+            {"command": _command(file, source)},
+            largest(file.kubernetes.resources.get(name, {}) for name in jobs),
+            max(file.all_jobs[name].gpus or 0 for name in jobs),
+            file.leave_s + file.deadlines.stop,
+        ),
     }
-    mount(file, spec)
-    spec |= file.kubernetes.pod
     found = labels(file.name) | {"app.kubernetes.io/component": job, RUN_LABEL: run}
     metadata = {"name": pod_name(file.name, host), "labels": found}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -4,7 +4,7 @@ the cluster file says."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from psclust.plan.job_plan import JobPlan
@@ -20,7 +20,7 @@ CONTAINER = "task"
 _MOST = 2**31 - 1
 # Exit codes that another start cannot change: wrong arguments, no such command.
 _HOPELESS = [2, 126, 127]
-# `psclust task` stops its task within `deadlines.stop`, and needs a moment itself.
+# The first process of a pod stops its tasks in time, and needs a moment itself.
 _STOP_MARGIN_S = 5
 _PROBE_PERIOD_S = 2
 
@@ -52,8 +52,16 @@ def job_spec(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | No
     if file.deadlines.run is not None:
         spec["activeDeadlineSeconds"] = max(1, math.ceil(file.deadlines.run))
     in_place = (is_server(entry) or entry.role == "side") and restart.when != "never"
-    pod = _pod_spec(file, entry, file_text, run) | {
-        "restartPolicy": "OnFailure" if in_place else "Never"
+    pod = {
+        "subdomain": file.name,
+        **pod_spec(
+            file,
+            _container(file, entry, file_text, run),
+            file.kubernetes.resources.get(entry.name, {}),
+            entry.job.gpus or 0,
+            file.deadlines.stop,
+        ),
+        "restartPolicy": "OnFailure" if in_place else "Never",
     }
     return spec | {
         "template": {
@@ -91,48 +99,41 @@ def _restarts(entry: JobPlan, restart: Restart) -> Object:
     }
 
 
-def _pod_spec(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | None) -> Object:
-    """Without its restartPolicy."""
-    container = _container(file, entry, file_text, run)
+def pod_spec(
+    file: ClusterFile, container: Object, wanted: Mapping[str, str], gpus: int, grace_s: float
+) -> Object:
+    """A PodSpec of one container, with the file's image, secrets and volumes, and its own keys over
+    ours. wanted, gpus: the container's resources. grace_s: what its first process needs to stop its
+    tasks."""
+    settings = file.kubernetes
+    requests = dict(wanted) | ({settings.gpu: str(gpus)} if gpus else {})
+    # A limit of CPU time would only slow a task down while cores are idle.
+    limits = {name: quantity for name, quantity in requests.items() if name != "cpu"}
+    volumes = [(f"volume-{number}", *each) for number, each in enumerate(settings.volumes.items())]
+    container = {"name": CONTAINER, "image": settings.image, **container} | _without_empty(
+        envFrom=[{"secretRef": {"name": name}} for name in settings.secrets or ()],
+        resources=_without_empty(requests=requests, limits=limits),
+        volumeMounts=[{"name": name, "mountPath": path} for name, _, path in volumes],
+    )
     spec: Object = {
-        "subdomain": file.name,
         # Variables of every service of the namespace could pass for the program's own.
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": math.ceil(file.deadlines.stop) + _STOP_MARGIN_S,
+        "terminationGracePeriodSeconds": math.ceil(grace_s) + _STOP_MARGIN_S,
         "containers": [container],
     }
-    mount(file, spec)
-    return spec | file.kubernetes.pod
-
-
-def mount(file: ClusterFile, pod_spec: Object) -> None:
-    """Add the file's volumes to a PodSpec and to its container."""
-    volumes = file.kubernetes.volumes
-    if volumes:
-        (container,) = pod_spec["containers"]
-        container["volumeMounts"] = [
-            {"name": f"volume-{number}", "mountPath": path}
-            for number, path in enumerate(volumes.values())
-        ]
-        pod_spec["volumes"] = [
-            {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": claim}}
-            for number, claim in enumerate(volumes)
-        ]
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim, _ in volumes
+    ]
+    return spec | _without_empty(volumes=claims) | settings.pod
 
 
 def _container(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | None) -> Object:
-    settings, port = file.kubernetes, names.port(file, entry.job)
+    """For `pod_spec`."""
+    port = names.port(file, entry.job)
     env: list[Object] = [{"name": VARIABLE, "value": file_text}]
     if run is not None:
         env.append({"name": RUN_VARIABLE, "valueFrom": run})
-    container: Object = {
-        "name": CONTAINER,
-        "image": settings.image,
-        "command": ["psclust", "task", entry.name],
-        "env": env,
-    }
-    if settings.secrets:
-        container["envFrom"] = secret_variables(settings.secrets)
+    container: Object = {"command": ["psclust", "task", entry.name], "env": env}
     if entry.in_cluster:
         container["ports"] = [{"name": "tensorflow", "containerPort": port}]
     if is_server(entry) and entry.in_cluster:
@@ -140,22 +141,8 @@ def _container(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | 
             "tcpSocket": {"port": port},
             "periodSeconds": _PROBE_PERIOD_S,
         }
-    resources = requirements(
-        settings.resources.get(entry.name, {}), settings.gpu, entry.job.gpus or 0
-    )
-    if resources:
-        container["resources"] = resources
     return container
 
 
-def secret_variables(names: Sequence[str]) -> list[Object]:
-    """The `envFrom` of a container."""
-    return [{"secretRef": {"name": name}} for name in names]
-
-
-def requirements(wanted: Mapping[str, str], gpu: str, gpus: int) -> Object:
-    """The `resources` of a container."""
-    requests = dict(wanted) | ({gpu: str(gpus)} if gpus else {})
-    # A limit of CPU time would only slow a task down while cores are idle.
-    limits = {name: quantity for name, quantity in requests.items() if name != "cpu"}
-    return {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+def _without_empty(**keys: Any) -> Object:
+    return {key: value for key, value in keys.items() if value}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 
-class CarriedTunnel:
-    """A `Tunnel`. carry: called on a thread of its own with each connection, until either end
-    closes it; it may raise OSError."""
+class CarriedTunnel(ABC):
+    """Leads to an address as a host sees it, and outlives lost connections; accepts from its
+    `__init__` on."""
 
-    def __init__(self, carry: Callable[[socket.socket], None]) -> None:
-        self._carry = carry
+    def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, name="tunnel", daemon=True).start()
 
@@ -38,3 +37,7 @@ class CarriedTunnel:
     def _serve(self, client: socket.socket) -> None:
         with client, suppress(OSError):
             self._carry(client)
+
+    @abstractmethod
+    def _carry(self, client: socket.socket) -> None:
+        """Carry a connection until either end closes it, on a thread of its own. Raises OSError."""

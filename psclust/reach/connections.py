@@ -7,63 +7,24 @@ way and reads its questions on that input: see `reach/python`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
     from psclust.reach.batch_jobs import BatchSystem
+    from psclust.reach.carried_tunnel import CarriedTunnel
+    from psclust.reach.host_command import HostCommand
     from psclust.reach.host_maker import HostMaker
-    from psclust.reach.way_option import WayOption
     from psclust.spec.cluster_file import ClusterFile
     from psclust.spec.found_hosts import FoundHosts
 
-Input = bytes | Iterable[bytes] | None
 Progress = Callable[
     [int, int, str], None
 ]  # hosts done, hosts in all, the name of the one just done
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a command ended. `code`: its exit code, as its shell gave it; -1: a signal ended the
-    shell itself."""
-
-    code: int
-    stdout: bytes
-    stderr: bytes
-
-    @property
-    def text(self) -> str:
-        return self.stdout.decode("utf-8", errors="replace")
-
-    @property
-    def last_line(self) -> str:
-        """The last line of its output; of its errors, where there is no output."""
-        return last_line(self.text) or last_line(self.stderr.decode("utf-8", errors="replace"))
-
-
-class HostProcess(Protocol):
-    """A running command on a host. Deadlines are times of `time.monotonic`. Raises HostError when
-    the connection is lost or a deadline passes."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def read_line(self, deadline: float | None) -> bytes:
-        """With its line end; empty at the end of the output."""
-
-    def close_stdin(self) -> None: ...
-
-    def wait(self, deadline: float | None) -> int:
-        """The exit code."""
-
-    @property
-    def stderr(self) -> bytes:
-        """All of standard error so far."""
 
 
 class Connections(Protocol):
@@ -86,38 +47,30 @@ class Connections(Protocol):
     def failures(self) -> Mapping[str, str]:
         """Host -> why it is not connected."""
 
-    def start(
-        self, host: str, command: str, purpose: str | None = None
-    ) -> AbstractContextManager[HostProcess]:
-        """Start a line of the user's shell on `host`; leaving the context ends it. `purpose`: a
-        clause to name it by in messages."""
-
-    def run(
-        self,
-        host: str,
-        command: str,
-        *,
-        stdin: Input = None,
-        timeout_s: float | None = None,
-        leashed: bool = False,
-    ) -> Result:
-        """Run a line of the user's shell on `host` to its end; any exit code is a result. leashed:
-        end the command, and all it started, if this call ends first; it gets no input then. Secrets
-        go into `stdin`: every user of the host can read `command`."""
+    def start(self, host: str, command: str, purpose: str) -> HostCommand:
+        """Start a line of the user's shell on `host`. `purpose`: see HostCommand."""
 
     def address_of(self, host: str) -> str | None:
         """The IPv4 address at which `host` was reached; None where there is none."""
 
 
-class Tunnel(Protocol):
-    """A port of this machine that leads to an address as a host sees it; it outlives lost
-    connections."""
+@dataclass(frozen=True, slots=True)
+class WayOption:
+    """An option that a way brings to `up`, `plan` and `exec`. helps: verb -> help text; no other
+    verb has the option. metavar: of its value, which is laid over `key` of the cluster file;
+    without one it is a flag that chooses the way. note: where the run is then; of a value, why it
+    needs the flag."""
+
+    flag: str
+    helps: Mapping[str, str]
+    note: str
+    metavar: str | None = None
+    key: tuple[str, ...] = ()
 
     @property
-    def address(self) -> str:
-        """`127.0.0.1:port`."""
-
-    def close(self) -> None: ...
+    def parameter(self) -> str:
+        """Its name among the arguments of a verb."""
+        return self.flag.lstrip("-").replace("-", "_")
 
 
 class Way(Protocol):
@@ -157,5 +110,5 @@ class Way(Protocol):
 
     def open_tunnel(
         self, host: Host, target: tuple[str, int], settings: Mapping[str, Any]
-    ) -> Tunnel:
+    ) -> CarriedTunnel:
         """To `target` (host, port), as seen from `host`."""

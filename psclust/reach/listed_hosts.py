@@ -7,36 +7,29 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from psclust.errors import HostError, StartError
-from psclust.reach.connections import Progress
 from psclust.spec.cluster import Host
 
-PURPOSE = "a command ran there"
-_SHOWN = 60  # characters of a command in a message
 _H = TypeVar("_H", bound="ListedHosts")
 
 
 class ListedHosts(ABC):
-    """A base for `Connections` to such hosts: entering looks the hosts up, and no connection stays
-    between commands. way, partial, progress: see `Way.connect` and `Connections`."""
+    """A base for `Connections` to such hosts: entering looks all hosts up at once, and no
+    connection stays between commands. way, partial: see `Way.connect` and `Connections`."""
 
-    def __init__(
-        self, way: str, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
-    ) -> None:
+    def __init__(self, way: str, hosts: Sequence[Host], *, partial: bool) -> None:
         self.way = way
         self.hosts = tuple(hosts)
         self.failures: dict[str, str] = {}
-        self._partial, self._progress = partial, progress
+        self._partial = partial
         self._addresses: dict[str, str] = {}
 
     def __enter__(self: _H) -> _H:
         find = self._look_up()
-        for count, host in enumerate(self.hosts, 1):
+        for host in self.hosts:
             try:
                 self._addresses[host.name] = find(host.name)
             except HostError as error:
                 self.failures[host.name] = str(error)
-            if self._progress is not None:
-                self._progress(count, len(self.hosts), host.name)
         if self.failures and not self._partial:
             raise StartError("\n".join(self.failures.values()))
         return self
@@ -58,8 +51,3 @@ class ListedHosts(ABC):
     def _look_up(self) -> Callable[[str], str]:
         """Returns what gives a host's address, or raises HostError with why it cannot be
         reached."""
-
-
-def shown(command: str) -> str:
-    """A command in a message."""
-    return command[:_SHOWN]

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from psclust.reach.batch_jobs import BatchSystem
-from psclust.reach.connections import Connections, Progress, Tunnel, Way
+from psclust.reach.carried_tunnel import CarriedTunnel
+from psclust.reach.connections import Connections, Progress, Way
 from psclust.reach.host_maker import HostMaker
 from psclust.spec.cluster import Host, TunnelWay
 from psclust.spec.found_hosts import FoundHosts
@@ -69,14 +70,6 @@ def host_maker(reach_by: str) -> HostMaker | None:
     return WAYS[reach_by]().host_maker()
 
 
-def hosts_to_come(reach_by: str) -> BatchSystem | HostMaker:
-    """The batch system or maker that gives a run of this way its hosts."""
-    way = WAYS[reach_by]()
-    giver = way.batch_system() or way.host_maker()
-    assert giver is not None
-    return giver
-
-
 def may_be_here(reach_by: str) -> bool:
     """See `Way.MAY_BE_HERE`."""
     return WAYS[reach_by]().MAY_BE_HERE
@@ -85,11 +78,6 @@ def may_be_here(reach_by: str) -> bool:
 def has_standing_agents(reach_by: str) -> bool:
     """See `Way.STANDING_AGENTS`."""
     return WAYS[reach_by]().STANDING_AGENTS
-
-
-def connection_variables() -> list[str]:
-    """See `Way.CONNECTION_VARIABLE`."""
-    return [name for way in WAYS.values() if (name := way().CONNECTION_VARIABLE)]
 
 
 def connect(
@@ -111,6 +99,6 @@ def tunnels_via(file: ClusterFile, hosts: Sequence[Host]) -> dict[str, TunnelWay
     return {host.name: TunnelWay(file.reach_by, host, dict(settings)) for host in hosts}
 
 
-def open_tunnel(way: TunnelWay, target: tuple[str, int]) -> Tunnel:
+def open_tunnel(way: TunnelWay, target: tuple[str, int]) -> CarriedTunnel:
     """See `Way.open_tunnel`."""
     return WAYS[way.reach_by]().open_tunnel(way.host, target, way.settings)

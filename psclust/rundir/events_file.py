@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from psclust.rundir.event_types import check_event
+from psclust.rundir.task_progress import Model
 from psclust.rundir.whole_lines import WholeLines, read_lines
-from psclust.spec.typed_json import parse_json
+from psclust.spec.typed_json import Measured, converter, parse_json
 
 FORMAT = 1
 _TASK = ("task", "host", "attempt")
@@ -46,6 +46,32 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "end": _ENDING,
     "unwritten": ("records",),
 }
+
+_ALWAYS = ("time", "run_s", "kind")
+# Which types the fields have, so that a damaged line is left out and reaches no reader.
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("time", "run_s", "after_s", "delay_s", "limit_s"), float),
+    **dict.fromkeys(("kind", "name", "run", "psclust", "python", "task", "host"), str),
+    **dict.fromkeys(("stage", "signal", "reason", "text"), str),
+    **dict.fromkeys(("format", "attempt", "pid", "records", "number"), int),
+    **dict.fromkeys(("exit_code", "step"), int | None),
+    **dict.fromkeys(("address", "phase", "cause"), str | None),
+    **dict.fromkeys(("tasks", "hosts", "changed", "removed", "collateral"), tuple[str, ...]),
+    **dict.fromkeys(("joined", "left", "dropped"), tuple[str, ...]),
+    "ok": bool,
+    "loss": Measured | None,
+    "metrics": Mapping[str, Measured],
+    "seconds": Mapping[str, float],
+    "model": Model | None,
+    "findings": tuple[Mapping[str, Any], ...],
+}
+_OF_KIND: Mapping[tuple[str, str], Any] = {
+    ("plan", "tasks"): tuple[Mapping[str, str | None], ...],
+}
+# Of findings and planned tasks: what their readers show.
+_NAMED = {"findings": ("task", "does"), "tasks": ("task", "role")}
+# Younger than the FORMAT that they belong to.
+_NEWER = {("exit", "step")}
 
 Record = Mapping[str, Any]
 
@@ -83,5 +109,21 @@ def read_events(path: Path) -> Iterator[Record]:
     for line in read_lines(path):
         with suppress(ValueError):
             event = parse_json(line)
-            check_event(event, KINDS)
+            _check(event)
             yield event
+
+
+def _check(data: Any) -> None:
+    """Raises ValueError for anything but a whole event."""
+    if not isinstance(data, dict) or not isinstance(kind := data.get("kind"), str):
+        raise ValueError("an event is a JSON object with a kind")  # noqa: TRY004 - bad data
+    wanted = (*_ALWAYS, *KINDS.get(kind, ()))
+    missing = [name for name in wanted if name not in data and (kind, name) not in _NEWER]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    for name in _TYPES.keys() & data.keys():
+        converter(_OF_KIND.get((kind, name), _TYPES[name]))(data[name])
+    for name, keys in _NAMED.items():
+        for each in data.get(name) or ():
+            if isinstance(each, dict) and not all(isinstance(each.get(key), str) for key in keys):
+                raise ValueError(f"{name}: {' or '.join(keys)} is missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import os
+from contextlib import suppress
 from pathlib import Path
 
 # "Erase the line" at either end of a redrawn line, which a redraw does anyway; Keras goes back with
@@ -86,43 +87,34 @@ def _redrawn(line: str) -> str:
     return line[first:end]
 
 
-class LogReader:
-    """Follows a log file as it grows. The file need not exist yet."""
+class LogReader(LineSplitter):
+    """Follows a log file as it grows. The file need not exist yet. `feed` takes output that found
+    no room in it."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
+        super().__init__()
         self.path = path
         self._offset = offset
-        self._lines = LineSplitter()
         self.behind = False  # whether there may be more than the last `read` returned
-
-    @property
-    def redrawn(self) -> str | None:
-        """See LineSplitter."""
-        return self._lines.redrawn
 
     def read(self) -> list[str] | None:
         """The lines, and pieces of lines, in the next bytes; None if there are no more."""
-        data = b""
-        try:
-            # Most logs have nothing new, and opening one takes five times as long as this.
-            if os.stat(self.path).st_size > self._offset:
-                with self.path.open("rb") as file:
-                    file.seek(self._offset)
-                    data = file.read(_CHUNK)
-        except OSError:
-            self.behind = False
-            return None
+        data = read_from(self.path, self._offset)
         self._offset += len(data)
         self.behind = len(data) == _CHUNK
-        return self._lines.feed(data) if data else None
+        return self.feed(data) if data else None
 
-    def feed(self, data: bytes) -> list[str]:
-        """The lines in output that found no room in the file."""
-        return self._lines.feed(data)
 
-    def finish(self) -> list[str]:
-        """The last line, if it has no newline."""
-        return self._lines.close()
+def read_from(path: Path, offset: int, end: int | None = None) -> bytes:
+    """The next bytes of a file, which need not exist yet; none from `end` on."""
+    most = _CHUNK if end is None else min(_CHUNK, end - offset)
+    with suppress(OSError):
+        # Most logs have nothing new, and opening one takes five times as long as this.
+        if most > 0 and os.stat(path).st_size > offset:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return file.read(most)
+    return b""
 
 
 def lines_of(data: bytes) -> list[str]:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from psclust.rundir.log_reader import LineSplitter
+from psclust.rundir.log_reader import LineSplitter, read_from
 from psclust.rundir.log_times import LogTimes, times_path
 
-_CHUNK = 1 << 18
 _UNTIMED_S = 1.0  # for output to get its time before it counts as without one
 
 
@@ -42,7 +41,7 @@ class TimedLog:
         newline."""
         self._times.read()
         limit = None if over or self._is_untimed() else self._times.known_to
-        while data := self._read(limit):
+        while data := read_from(self._path, self._offset, limit):
             at = -1
             for line in self._splitter.feed(data):
                 at = data.index(b"\n", at + 1) if line.endswith("\n") else at
@@ -56,16 +55,6 @@ class TimedLog:
 
     def _line(self, text: str, end: int) -> LogLine:
         return LogLine(self._task, self._attempt, text, self._times.of(end))
-
-    def _read(self, limit: int | None) -> bytes:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                return file.read(
-                    _CHUNK if limit is None else max(0, min(_CHUNK, limit - self._offset))
-                )
-        except OSError:
-            return b""
 
     def _is_untimed(self) -> bool:
         """Whether there is output whose time has not come, and so will not come any more."""

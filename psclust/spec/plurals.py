@@ -1,4 +1,4 @@
-"""Counts with their noun: `1 ps`, `2 workers`."""
+"""Counts with their noun, `1 ps`, `2 workers`, and lists of words that may be long."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def counted_tasks(counts: Mapping[str, int]) -> str:
 def joined(words: Sequence[str]) -> str:
     """`a, b and c`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def some_of(words: Sequence[str], most: int = 4) -> str:
+    """`a, b, c, d and 3 more`."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -11,7 +11,7 @@ from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import pinned_host
 from psclust.spec.job_keys import Job
-from psclust.spec.plurals import counted, counted_tasks
+from psclust.spec.plurals import counted, counted_tasks, some_of
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 
@@ -47,7 +47,7 @@ def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
                     f"list {name} under hosts, or write localhost."
                 )
             else:
-                hint = f"did you mean {near}?" if near else f"the hosts are {_some(names)}."
+                hint = f"did you mean {near}?" if near else f"the hosts are {some_of(names, 8)}."
             yield Problem(
                 ("jobs", job_name, "hosts", index),
                 f"'{name}' is not one of the hosts; {hint}",
@@ -69,7 +69,7 @@ def _total(hosts: Sequence[Host], jobs: Mapping[str, Job], otherwise: str) -> It
     offered = sum(host.slots or 0 for host in hosts)
     if not hosts or any(host.slots is None for host in hosts) or needed <= offered:
         return
-    each = _some([f"{host.name}: {host.slots}" for host in hosts])
+    each = some_of([f"{host.name}: {host.slots}" for host in hosts], 8)
     text = (
         f"{counted_tasks(counts)} need {counted(needed, 'slot')}; "
         f"the hosts offer {offered} ({each}). Lower the count {otherwise}."
@@ -97,7 +97,3 @@ def _pinned(hosts: Sequence[Host], jobs: Mapping[str, Job]) -> Iterator[Problem]
             yield Problem(
                 ("jobs", largest, "hosts"), text, (*_HOSTS, *(("jobs", name) for name in load))
             )
-
-
-def _some(words: Sequence[str]) -> str:
-    return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def server(shared: KubeServer) -> Iterator[KubeServer]:
 
 
 def place(server: KubeServer, folder: Path, **config: str) -> Mapping[str, Any]:
-    return KubeLocation(str(server.kubeconfig(folder, **config)), "small", "team-a").to_json()
+    return asdict(KubeLocation(str(server.kubeconfig(folder, **config)), "small", "team-a"))
 
 
 def read(folder: Path, more: str = "") -> ClusterFile:
@@ -113,7 +114,7 @@ def test_a_misspelt_key_of_a_pod_is_refused(server: KubeServer, tmp_path: Path) 
 
 def test_a_refused_exec_names_the_right(server: KubeServer, tmp_path: Path) -> None:
     server.refused["get", "pods/exec"] = 403, 'cannot create resource "pods/exec"'
-    api = KubeApi(KubeLocation.from_json(place(server, tmp_path)))
+    api = KubeApi(KubeLocation(**place(server, tmp_path)))
     with pytest.raises(UsageError) as caught:
         api.exec("d-ps-0", ["true"])
     assert str(caught.value) == (

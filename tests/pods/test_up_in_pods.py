@@ -20,6 +20,7 @@ from psclust.errors import HostError
 from psclust.pods.agent_pods import pod_objects
 from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation
 from psclust.reach.kubernetes.kube_hosts import KubeHosts
+from psclust.reach.run_command import run
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_keys import Kubernetes
@@ -92,21 +93,21 @@ def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(
     )
     api.create_pod(pod_objects(file, "r")["ps-0"])
     wait_until(lambda: kube.running, what="the pod")
-    with KubeHosts(api, "c", "psclust/run=r", file.hosts, partial=True) as hosts:
+    with KubeHosts(api, "c", file.hosts, partial=True) as hosts:
         assert (hosts.names, hosts.failures) == (("ps-0",), {"ps-1": "ps-1: it has no pod."})
         big = os.urandom(1 << 20)
-        done = hosts.run("ps-0", "cat; echo said >&2; exit 7", stdin=[big, b"end"], timeout_s=60)
+        line = "cat; echo said >&2; exit 7"
+        done = run(hosts, "ps-0", line, stdin=big + b"end", timeout_s=60)
         assert (done.code, done.stdout, done.stderr) == (7, big + b"end", b"said\n")
-        with hosts.start("ps-0", "echo one; read line; echo $line; sleep 1000") as process:
+        line = "echo one; read line; echo $line; sleep 1000"
+        with hosts.start("ps-0", line, "it was tried") as process:
             assert process.read_line(None) == b"one\n"
             process.write(b"two\n")
             assert process.read_line(None) == b"two\n"
-            with pytest.raises(
-                HostError, match=r"ps-0: no answer in time while a command ran there"
-            ):
+            with pytest.raises(HostError, match="ps-0: no answer in time while it was tried"):
                 process.wait(time.monotonic())
-        with pytest.raises(HostError, match="ps-0: no answer in time while `sleep 1000` ran there"):
-            hosts.run("ps-0", "sleep 1000", timeout_s=0.5, leashed=True)
+        with pytest.raises(HostError, match="ps-0: `sleep 1000` did not end in time"):
+            run(hosts, "ps-0", "sleep 1000", timeout_s=0.5)
         wait_until(
             lambda: kube.bed and kube.commands("c-ps-0").count("sleep 1000") == 1,
             what="the end of the leashed command",

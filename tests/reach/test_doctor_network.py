@@ -20,7 +20,7 @@ def test_ways_that_are_closed_are_told_by_who_cannot_go_them() -> None:
     assert found[0].text == "cannot listen for others: 10.0.0.6: port 2300 is taken"
     assert found[1].text == (
         "cannot reach b at b:2300 (no answer), c at c:2300 (no answer), d at d:2300 (no answer), "
-        "e at e:2300 (no answer) and more"
+        "e at e:2300 (no answer) and 1 more"
     )
 
 

@@ -8,7 +8,8 @@ import os
 import shutil
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ import pytest
 
 import psclust
 from psclust.errors import HostError, StartError
+from psclust.reach.host_command import HostCommand
 from psclust.reach.python.host_facts import ask_facts, own_digest
 from psclust.reach.python.host_python import HostPython, start_local_python
 from psclust.reach.python.local_process import LocalProcess
@@ -170,7 +172,7 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(
 ) -> None:
     (tmp_path / "agent.py").write_text(AGENT.replace("{go!r}", repr(str(tmp_path / "go"))))
     with (
-        LocalProcess([sys.executable, "-c", BOOT]) as process,
+        LocalProcess([sys.executable, "-c", BOOT], "it was asked") as process,
         HostPython("here", nullcontext(process), [sys.executable]) as here,
     ):
         here.tell(
@@ -217,11 +219,13 @@ def _lives(pid: int) -> bool:
         return False
 
 
-class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
+class _GoneAtOnce(HostCommand):
     """A process that has ended, with the code for `no Python`, before anything could be written to
     it."""
 
-    stderr = b""
+    def __init__(self) -> None:
+        super().__init__("h", "it was told")
+        self._take_in()
 
     def __exit__(self, *details: object) -> None:
         return None
@@ -229,13 +233,13 @@ class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
     def write(self, data: bytes) -> None:
         raise HostError("h: it ended before it had read its input (Socket is closed).")
 
-    def read_line(self, deadline: float | None) -> bytes:
-        return b""
-
     def close_stdin(self) -> None:
         return None
 
-    def wait(self, deadline: float | None) -> int:
+    def _output(self) -> Iterator[bytes]:
+        return iter(())
+
+    def _exit_code(self) -> int:
         return 127
 
 

@@ -13,6 +13,7 @@ from beds.processes import words_of
 from psclust.errors import HostError
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
+from psclust.reach.run_command import run
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.wait import PATIENCE_S, wait_until
@@ -26,7 +27,7 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
 
         def wait() -> None:
             try:
-                ssh.run("h1", "sleep 1000")
+                run(ssh, "h1", "sleep 1000")
             except HostError as error:
                 caught.append(error)
 
@@ -39,10 +40,10 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
         bed[0].switch_off()
         waiting.join(PATIENCE_S)
         assert [str(error) for error in caught] == [
-            "h1: the SSH connection was lost while `sleep 1000` ran."
+            "h1: the SSH connection was lost while `sleep 1000` ran there. Is the host still there?"
         ]
         with pytest.raises(HostError, match="h1: the SSH connection is lost"):
-            ssh.run("h1", "true")
+            run(ssh, "h1", "true")
 
 
 def test_a_host_that_goes_away_while_it_is_looked_at_is_no_line_of_shell(tmp_path: Path) -> None:

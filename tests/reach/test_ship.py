@@ -19,8 +19,10 @@ from psclust.reach.python.host_facts import HostFacts, ask_facts, gather_facts
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host import store
+from psclust.reach.python.on_host.store import Tree
+from psclust.reach.run_command import run
 from psclust.reach.ship.ship_folder import Shipped, ship, unship
-from psclust.reach.ship.shipped_files import Tree, package_tree, program_tree
+from psclust.reach.ship.shipped_files import package_tree, program_tree
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.rundir.folder import agent_folder
 from psclust.spec.cluster import Host
@@ -37,7 +39,7 @@ bed = hosts_of_file(2)
 def ssh(bed: HostBed) -> Iterator[SshHosts]:
     """Two hosts, whose stores are empty."""
     with SshHosts([Host("h1"), Host("h2")], home=bed.home) as ssh:
-        on_each(ssh.names, lambda host: ssh.run(host, "rm -rf ~/.cache/psclust"))
+        on_each(ssh.names, lambda host: run(ssh, host, "rm -rf ~/.cache/psclust"))
         yield ssh
 
 
@@ -96,13 +98,13 @@ def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, bed: HostBed, prog
             f"cd {shlex.quote(folder)} && {sys.executable} train.py && ./run.sh && readlink link "
             "&& stat -c %a . train.py run.sh"
         )
-        assert ssh.run(host.name, look_at_it).text == "digits\nran\ntrain.py\n700\n600\n700\n"
+        assert run(ssh, host.name, look_at_it).text == "digits\nran\ntrain.py\n700\n600\n700\n"
 
 
 def test_an_empty_folder_arrives_too(ssh: SshHosts, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     folder = send(ssh, facts(ssh), tree_of(tmp_path / "empty"))["h1"].program
-    assert ssh.run("h1", f"cd {folder} && ls -A").code == 0
+    assert run(ssh, "h1", f"cd {folder} && ls -A").code == 0
     assert folder != str(tmp_path / "empty"), "the host has no such folder"
 
 
@@ -124,10 +126,10 @@ def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(
     assert sent(changed) == dict.fromkeys(("h1", "h2"), (1, len("NAME = 'other'\n")))
     for shipped, name in ((first, "digits"), (changed, "other")):
         assert (
-            ssh.run("h1", f"cat {shipped['h1'].program}/pkg/model.py").text == f"NAME = '{name}'\n"
+            run(ssh, "h1", f"cat {shipped['h1'].program}/pkg/model.py").text == f"NAME = '{name}'\n"
         )
     assert (
-        ssh.run("h1", f"ls {first['h1'].program} {changed['h1'].program}")
+        run(ssh, "h1", f"ls {first['h1'].program} {changed['h1'].program}")
         .text.split()
         .count("same")
         == 1
@@ -137,15 +139,15 @@ def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(
 def test_a_host_that_lost_something_gets_just_that_back(ssh: SshHosts, program: Path) -> None:
     found = facts(ssh)
     folder = send(ssh, found, tree_of(program))["h2"].program
-    ssh.run("h2", f"rm {folder}/pkg/model.py; echo mine > {folder}/output")
+    run(ssh, "h2", f"rm {folder}/pkg/model.py; echo mine > {folder}/output")
     assert sent(send(ssh, found, tree_of(program))) == {"h1": (0, 0), "h2": (0, 0)}, (
         "it is still in the store"
     )
     assert (
-        ssh.run("h2", f"cat {folder}/pkg/model.py {folder}/output").text
+        run(ssh, "h2", f"cat {folder}/pkg/model.py {folder}/output").text
         == "NAME = 'digits'\nmine\n"
     )
-    ssh.run("h2", "rm -rf ~/.cache/psclust/contents " + f"{folder}/run.sh")
+    run(ssh, "h2", "rm -rf ~/.cache/psclust/contents " + f"{folder}/run.sh")
     assert sent(send(ssh, found, tree_of(program)))["h2"][0] == 3
 
 
@@ -166,7 +168,8 @@ def test_psclust_goes_where_it_is_not_and_is_imported_from_there(
             "import psclust, importlib.machinery as m; print(psclust.__file__, "
             "'.so' in m.EXTENSION_SUFFIXES)"
         )
-        said = ssh.run(
+        said = run(
+            ssh,
             name,
             f"cd / && PYTHONPATH={found.psclust} {BARE} -c {shlex.quote(code)}; "
             f"ls {found.psclust}/psclust/native/*.so",
@@ -198,8 +201,8 @@ def test_two_that_ship_at_once_do_not_disturb_each_other(ssh: SshHosts, program:
     )
     assert len(set(shipped.values())) == 2
     for turn, folder in shipped.items():
-        assert ssh.run("h1", f"cat {folder}/pkg/model.py").text == f"NAME = '{turn.split()[0]}'\n"
-    assert "new" not in ssh.run("h1", "ls -A ~/.cache/psclust/folders").text
+        assert run(ssh, "h1", f"cat {folder}/pkg/model.py").text == f"NAME = '{turn.split()[0]}'\n"
+    assert "new" not in run(ssh, "h1", "ls -A ~/.cache/psclust/folders").text
 
 
 def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program: Path) -> None:
@@ -210,15 +213,17 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program:
     lines = str(caught.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["h1", "h2"]
     assert f"{program}/train.py changed while being sent" in lines[0]
-    assert ssh.run("h1", "ls ~/.cache/psclust/folders").text == ""
+    assert run(ssh, "h1", "ls ~/.cache/psclust/folders").text == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Path) -> None:
     on_each(
         ssh.names,
-        lambda host: ssh.run(
-            host, "mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust"
+        lambda host: run(
+            ssh,
+            host,
+            "mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust",
         ),
     )
     try:
@@ -230,7 +235,7 @@ def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Pat
         ):
             send(ssh, facts(ssh), tree_of(program))
     finally:
-        on_each(ssh.names, lambda host: ssh.run(host, "umount ~/.cache/psclust"))
+        on_each(ssh.names, lambda host: run(ssh, host, "umount ~/.cache/psclust"))
 
 
 def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, program: Path) -> None:
@@ -241,30 +246,31 @@ def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, progra
     (program / "same").write_text("changed")
     third = send(ssh, found, tree_of(program), "digits.2")["h1"].program
     assert first == second != third
-    ssh.run("h1", "mkdir -p ~/.local/state/psclust/agents/digits/digits.1/h1/logs")
+    run(ssh, "h1", "mkdir -p ~/.local/state/psclust/agents/digits/digits.1/h1/logs")
     assert remove(ssh, "h1", "digits.1") == []
     assert set(folders(ssh, "h1")) == {first, third}, "the other cluster's run uses it"
-    assert ssh.run("h1", "ls -d ~/.local/state/psclust || true").text == ""
+    assert run(ssh, "h1", "ls -d ~/.local/state/psclust || true").text == ""
     assert remove(ssh, "h1", "digits.2") == []
     assert folders(ssh, "h1") == [first]
     # What the removed folder held is not there to be had any more, and the other's is.
     assert sent(send(ssh, found, tree_of(program), "digits.3"))["h1"][0] > 0
     assert remove(ssh, "h1", "digits.3", "other.1") == []
-    assert ssh.run("h1", "ls -d ~/.cache/psclust || true").text == ""
+    assert run(ssh, "h1", "ls -d ~/.cache/psclust || true").text == ""
     assert len(folders(ssh, "h2")) == 2
 
 
 def test_what_others_keep_beside_the_store_stays(ssh: SshHosts, program: Path) -> None:
     send(ssh, facts(ssh), tree_of(program))
-    ssh.run("h1", "mkdir ~/.cache/psclust/digits-v1")
+    run(ssh, "h1", "mkdir ~/.cache/psclust/digits-v1")
     assert remove(ssh, "h1", "digits.1") == []
-    assert ssh.run("h1", "ls ~/.cache/psclust").text.split() == ["digits-v1"]
+    assert run(ssh, "h1", "ls ~/.cache/psclust").text.split() == ["digits-v1"]
 
 
 def test_what_somebody_works_in_stays_and_is_named(ssh: SshHosts, program: Path) -> None:
     folder = send(ssh, facts(ssh), tree_of(program))["h1"].program
     assert folder is not None
-    with ssh.start("h1", f"cd {folder} && echo there && exec sleep 1000") as working:
+    line = f"cd {folder} && echo there && exec sleep 1000"
+    with ssh.start("h1", line, "it worked there") as working:
         assert working.read_line(None) == b"there\n"
         assert remove(ssh, "h1", "digits.1") == [folder]
         assert folders(ssh, "h1") == [folder]
@@ -273,23 +279,23 @@ def test_what_somebody_works_in_stays_and_is_named(ssh: SshHosts, program: Path)
 
 def folders(ssh: SshHosts, host: str) -> list[str]:
     """What was shipped there."""
-    return ssh.run(host, "ls -d ~/.cache/psclust/folders/*").text.split()
+    return run(ssh, host, "ls -d ~/.cache/psclust/folders/*").text.split()
 
 
 def test_who_purges_while_another_ships_takes_nothing_from_it(ssh: SshHosts, program: Path) -> None:
     found = {"h1": facts(ssh)["h1"]}
     trees = [tree_of(program)]
 
-    def ship_and_purge(run: str) -> str:
+    def ship_and_purge(name: str) -> str:
         for _ in range(4):
-            folder = send(ssh, found, trees[0], run)["h1"].program
-            said = ssh.run("h1", f"cat {folder}/pkg/model.py").text
-            assert remove(ssh, "h1", run) == []
+            folder = send(ssh, found, trees[0], name)["h1"].program
+            said = run(ssh, "h1", f"cat {folder}/pkg/model.py").text
+            assert remove(ssh, "h1", name) == []
         return said
 
     runs = [f"digits.{number}" for number in range(3)]
     assert set(on_each(runs, ship_and_purge).values()) == {"NAME = 'digits'\n"}
-    assert ssh.run("h1", "ls -d ~/.cache/psclust || true").text == ""
+    assert run(ssh, "h1", "ls -d ~/.cache/psclust || true").text == ""
 
 
 def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import UsageError
-from psclust.reach.ship.shipped_files import Tree, package_tree, program_tree
+from psclust.reach.python.on_host.store import Tree
+from psclust.reach.ship.shipped_files import package_tree, program_tree
 
 
 def tree(root: Path, **options: int) -> Tree:

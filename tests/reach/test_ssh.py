@@ -21,8 +21,9 @@ from beds.hosts import HostBed
 from beds.sshd import find_program
 from psclust.errors import HostError, StartError
 from psclust.reach.fan_out import on_each
-from psclust.reach.ssh.port_forward import Forward
+from psclust.reach.run_command import run
 from psclust.reach.ssh.ssh_hosts import SshHosts
+from psclust.reach.ssh.tunnel import SshTunnel
 from psclust.spec.cluster import Host
 from psclust.testing.wait import PATIENCE_S, wait_until
 
@@ -57,7 +58,7 @@ def test_every_host_is_reached_once_and_answers(bed: HostBed) -> None:
         progress=lambda done, of, name: seen.append((done, of)),
     ) as ssh:
         results = on_each(
-            ssh.names, lambda host: ssh.run(host, "echo $SSH_CONNECTION; echo problem >&2; exit 3")
+            ssh.names, lambda host: run(ssh, host, "echo $SSH_CONNECTION; echo problem >&2; exit 3")
         )
         assert {
             name: (result.code, result.stderr) for name, result in results.items()
@@ -66,8 +67,8 @@ def test_every_host_is_reached_once_and_answers(bed: HostBed) -> None:
             host.address for host in bed.hosts
         ]
         assert [ssh.address_of(name) for name in ssh.names] == [host.address for host in bed.hosts]
-        assert ssh.run("h2", "rev", stdin=b"abc\n" * 100_000).stdout == b"cba\n" * 100_000
-        assert ssh.run("h3", "true", stdin=b"not read" * 1_000_000).code == 0
+        assert run(ssh, "h2", "rev", stdin=b"abc\n" * 100_000).stdout == b"cba\n" * 100_000
+        assert run(ssh, "h3", "true", stdin=b"not read" * 1_000_000).code == 0
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [log_ins(host) for host in bed.hosts] == [count + 1 for count in before]
 
@@ -142,7 +143,7 @@ def test_the_cure_for_an_unknown_host_key_cures_it(bed: HostBed, tmp_path: Path)
     scan = line.rpartition(": ")[2]
     subprocess.run(["sh", "-c", scan], check=True, capture_output=True)
     with SshHosts(hosts("h1"), home=home) as ssh:
-        assert ssh.run("h1", "true").code == 0
+        assert run(ssh, "h1", "true").code == 0
 
 
 def test_settings_that_are_for_people_do_no_harm(bed: HostBed, tmp_path: Path) -> None:
@@ -151,14 +152,14 @@ def test_settings_that_are_for_people_do_no_harm(bed: HostBed, tmp_path: Path) -
         "AddKeysToAgent yes\nBatchMode no\n"
     )
     with SshHosts(hosts("h1"), home=home_like(bed, tmp_path / "home", before=before)) as ssh:
-        assert ssh.run("h1", "test -t 0 || echo no terminal").stdout == b"no terminal\n"
+        assert run(ssh, "h1", "test -t 0 || echo no terminal", stdin=b"").stdout == b"no terminal\n"
 
 
 def test_hosts_that_can_be_reached_are_used_where_that_is_enough(bed: HostBed) -> None:
     with SshHosts([Host("nowhere"), Host("h1")], home=bed.home, partial=True) as ssh:
         assert ssh.names == ("h1",)
         assert list(ssh.failures) == ["nowhere"]
-        assert ssh.run("h1", "echo here").stdout == b"here\n"
+        assert run(ssh, "h1", "echo here").stdout == b"here\n"
 
 
 def test_more_log_ins_than_an_sshd_takes_at_once_get_through(bed: HostBed, tmp_path: Path) -> None:
@@ -175,7 +176,8 @@ def test_more_log_ins_than_an_sshd_takes_at_once_get_through(bed: HostBed, tmp_p
 def test_commands_that_end_at_once_do_not_end_the_connection(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
         codes = on_each(
-            ["a", "b", "c", "d"], lambda _: [ssh.run("h1", "exit 3").code for _ in range(60)]
+            ["a", "b", "c", "d"],
+            lambda _: [run(ssh, "h1", "exit 3", stdin=b"").code for _ in range(60)],
         )
     assert codes == dict.fromkeys("abcd", [3] * 60)
 
@@ -202,7 +204,7 @@ def test_a_host_that_hangs_up_at_first_is_tried_again(bed: HostBed, tmp_path: Pa
             f"  HostKeyAlias {bed[0].address}\n"
         )
         with SshHosts(hosts("door"), home=home_like(bed, tmp_path / "home", before=before)) as ssh:
-            assert ssh.run("door", "hostname").text == "h1\n"
+            assert run(ssh, "door", "hostname").text == "h1\n"
     assert turned_away == [0, 1]
 
 
@@ -224,7 +226,7 @@ def test_hosts_behind_a_jump_host_share_one_log_in_there(bed: HostBed, tmp_path:
         assert len(failures(bed.home, *hosts("h2", "h3"), deadline_s=1.0)) == 2
         before = log_ins(bed[0])
         with SshHosts(hosts("h2", "h3"), home=home) as ssh:
-            assert on_each(ssh.names, lambda host: ssh.run(host, "hostname").text) == {
+            assert on_each(ssh.names, lambda host: run(ssh, host, "hostname").text) == {
                 "h2": "h2\n",
                 "h3": "h3\n",
             }
@@ -248,7 +250,7 @@ def test_hosts_behind_a_jump_host_share_one_log_in_there(bed: HostBed, tmp_path:
 def test_a_chain_of_jump_hosts_is_passed_in_its_order(bed: HostBed, tmp_path: Path) -> None:
     home = home_like(bed, tmp_path / "home", before="Host h3\n  ProxyJump h1,h2\n")
     with SshHosts(hosts("h3"), home=home) as ssh:
-        came_from = ssh.run("h3", "echo $SSH_CONNECTION").text.split()[0]
+        came_from = run(ssh, "h3", "echo $SSH_CONNECTION").text.split()[0]
     assert came_from == (bed[1].address if bed[1].isolated else "127.0.0.1")
 
 
@@ -270,7 +272,7 @@ def test_a_proxy_command_is_the_way_where_there_is_one(bed: HostBed, tmp_path: P
         f"  ProxyCommand echo no way >&2\n{config.read_text()}"
     )
     with SshHosts(hosts("h2"), home=home) as ssh:
-        assert ssh.run("h2", "echo here").stdout == b"here\n"
+        assert run(ssh, "h2", "echo here").stdout == b"here\n"
         assert ssh.address_of("h2") is None
     assert failures(home, Host("h3")) == ["h3: its ProxyCommand failed (no way). Try: ssh h3"]
 
@@ -307,7 +309,7 @@ def test_a_key_with_a_passphrase_comes_from_the_agent_and_from_nowhere_else(
         monkeypatch.setenv("SSH_AUTH_SOCK", str(place))
         subprocess.run([find_program("ssh-add"), "-q", original[1]], check=True)
         with SshHosts(hosts("h1"), home=home) as ssh:
-            assert ssh.run("h1", "true").code == 0
+            assert run(ssh, "h1", "true").code == 0
     finally:
         agent.terminate()
         agent.wait()
@@ -316,26 +318,25 @@ def test_a_key_with_a_passphrase_comes_from_the_agent_and_from_nowhere_else(
 def test_a_command_that_takes_too_long_is_an_error_and_the_connection_stays(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
         with pytest.raises(HostError, match="h1: `sleep 1000` did not end in time"):
-            ssh.run("h1", "sleep 1000", timeout_s=0.2)
-        assert ssh.run("h1", "echo here").stdout == b"here\n"
+            run(ssh, "h1", "sleep 1000", timeout_s=0.2)
+        assert run(ssh, "h1", "echo here").stdout == b"here\n"
 
 
 def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         closed = unused.getsockname()[1]
-    with SshHosts(hosts("h1"), home=bed.home) as ssh:
-        tunnel = Forward(ssh.transport("h1"), (bed[0].address, bed[0].port))
-        host, _, port = tunnel.address.partition(":")
-        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as there:
-            there.sendall(b"SSH-2.0-test\r\n")
-            assert there.recv(4) == b"SSH-"
-        nowhere = Forward(ssh.transport("h1"), ("127.0.0.1", closed))
-        with socket.create_connection(
-            ("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S
-        ) as there:
-            assert there.recv(4) == b""
-        tunnel.close()
-        nowhere.close()
+    tunnel = SshTunnel(Host("h1"), (bed[0].address, bed[0].port), bed.home)
+    host, _, port = tunnel.address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as there:
+        there.sendall(b"SSH-2.0-test\r\n")
+        assert there.recv(4) == b"SSH-"
+    nowhere = SshTunnel(Host("h1"), ("127.0.0.1", closed), bed.home)
+    with socket.create_connection(
+        ("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S
+    ) as there:
+        assert there.recv(4) == b""
+    tunnel.close()
+    nowhere.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 

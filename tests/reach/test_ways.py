@@ -8,7 +8,6 @@ from typing import get_args
 
 import pytest
 
-from psclust.reach.connections import Input, Result
 from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.ways import WAYS
@@ -37,19 +36,8 @@ class Here:
     names: Sequence[str] = ("a", "b")
     failures: Mapping[str, str] = {}
 
-    def start(self, host: str, command: str, purpose: str | None = None) -> LocalProcess:
-        return LocalProcess(["sh", "-c", command])
-
-    def run(
-        self,
-        host: str,
-        command: str,
-        *,
-        stdin: Input = None,
-        timeout_s: float | None = None,
-        leashed: bool = False,
-    ) -> Result:
-        raise NotImplementedError
+    def start(self, host: str, command: str, purpose: str) -> LocalProcess:
+        return LocalProcess(["sh", "-c", command], purpose)
 
     def address_of(self, host: str) -> str | None:
         return None

@@ -105,7 +105,7 @@ def test_a_reader_follows_a_file_that_does_not_exist_yet(tmp_path: Path) -> None
         assert reader.read() is None
         file.write(b"o\nthree")
     assert reader.read() == ["two\n"]
-    assert reader.finish() == ["three\n"]
+    assert reader.close() == ["three\n"]
 
 
 def test_a_reader_takes_a_large_file_in_steps(tmp_path: Path) -> None:

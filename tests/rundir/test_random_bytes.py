@@ -39,7 +39,7 @@ def test_a_log_has_the_same_lines_however_it_is_cut(pieces: list[bytes]) -> None
             with path.open("ab") as file:
                 file.write(piece)
             read += reader.read() or []
-        read += reader.finish()
+        read += reader.close()
         whole = "".join(read).split("\n")[:-1]
         assert whole == lines_of(data) or (b"\r" in data and len(data) > LONGEST)
         if b"\r" not in data and (not data[-1:].isspace() or data.endswith(b"\n")):

@@ -39,30 +39,15 @@ def render_page(story: Story) -> str:
 
 
 def _values(story: Story) -> dict[str, Any]:
-    status, drawn = story.status, charts(story)
+    drawn = charts(story)
     return {
-        "name": status.name,
-        "outcome": story.outcome,
-        "is_bad": story.outcome == "failed",
-        "is_good": bool(status.ok),
-        "run": status.run,
-        "began": contents.began(story),
-        "length": contents.length(story),
-        "reason": status.text
-        if status.text not in (None, "done") and story.outcome != "failed"
-        else None,
-        "cause": _cause(story),
-        "facts": contents.facts(story),
+        "story": story,
+        "status": story.status,
+        "contents": contents,
         "timeline": timeline(story),
         "words": _WORDS,
         "charts": drawn,
         "legend": legend(drawn),
-        "tasks": contents.task_cells(story),
-        "placement": contents.placement(story),
-        "events": contents.event_cells(story),
-        "places": contents.places(story),
-        "cluster_file": story.cluster_file,
-        "versions": contents.versions(story),
         "left": _LEFT,
         "x": lambda at: _number(_LEFT + at * (_RIGHT - _LEFT)),
         "wide": lambda width: _number(max(0.5, width * (_RIGHT - _LEFT))),
@@ -78,23 +63,6 @@ def legend(drawn: Sequence[Chart]) -> list[Line]:
     """A line of each name, in the order of the tasks."""
     found = {line.name: line for chart in drawn for line in chart.lines}
     return sorted(found.values(), key=lambda line: line.color)
-
-
-def _cause(story: Story) -> dict[str, Any] | None:
-    """Of a run that failed: the task that failed first, as its supervisor found, with its last
-    lines."""
-    status = story.status
-    if story.outcome != "failed":
-        return None
-    tail = "\n".join(status.cause_tail)
-    return {
-        "task": status.cause,
-        "text": status.text,
-        "remedy": status.remedy,
-        "tail": tail,
-        "collateral": ", ".join(status.collateral),
-        "log": status.cause_log,
-    }
 
 
 def _chart_x(at: float) -> float:

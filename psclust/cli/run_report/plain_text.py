@@ -17,14 +17,14 @@ def render_text(story: Story) -> Iterator[str]:
         f"{contents.length(story)}"
     )
     yield from render_totals(story.totals)
-    if story.outcome == "failed":
+    if story.failed:
         yield from ("", f"first cause: {status.text}", *(f"  {line}" for line in status.cause_tail))
         if status.remedy:
             yield status.remedy
         if status.collateral:
             yield f"failed only because of it: {', '.join(status.collateral)}"
-    elif status.text not in (None, "done"):
-        yield f"it ended because: {status.text}"
+    elif story.reason:
+        yield f"it ended because: {story.reason}"
     yield from _table(contents.task_cells(story))
     if held := contents.placement(story):
         rows = [

@@ -55,6 +55,16 @@ class Story:
             return f"is {status.phase}"
         return "ended well" if status.ok else "was stopped" if status.was_stopped else "failed"
 
+    @property
+    def failed(self) -> bool:
+        return self.outcome == "failed"
+
+    @property
+    def reason(self) -> str | None:
+        """Why a run that did not fail has ended, if that is worth a word."""
+        text = self.status.text
+        return None if self.failed or text in (None, "done") else text
+
     def use(self, task: TaskStatus) -> TaskUse:
         return _use(
             [sample.tasks[task.task] for sample in self.samples if task.task in sample.tasks]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 
 import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
-from psclust.cli.run_selection import current_run, job_runs
+from psclust.cli.run_selection import current_run, job_runs, known_clusters
 from psclust.errors import NoRunError
-from psclust.launch.job_runs import JobRuns
-from psclust.rundir.folder import ClusterFolder, clusters, state_root
+from psclust.rundir.folder import ClusterFolder
 from psclust.rundir.origin import Origin
 
 
@@ -36,10 +34,7 @@ class _Row:
 def command(as_json: bool, run_dir: str | None) -> None:
     """List the clusters that were started on this machine: state, tasks and their hosts, and the
     cluster file or folder each was started from. Live ones come first, then the latest."""
-    runs = job_runs()
-    known = clusters(state_root(os.environ, run_dir))
-    runs.settle(known)
-    found = [row for cluster in known if (row := _row(cluster, runs)) is not None]
+    found = [row for cluster in known_clusters(run_dir) if (row := _row(cluster)) is not None]
     rows = sorted(found, key=lambda row: (not row.live, row.age))
     if as_json:
         output.data([asdict(row) for row in rows])
@@ -64,11 +59,11 @@ def command(as_json: bool, run_dir: str | None) -> None:
     )
 
 
-def _row(cluster: ClusterFolder, runs: JobRuns) -> _Row | None:
+def _row(cluster: ClusterFolder) -> _Row | None:
     """None for a cluster without a status yet."""
     try:
         folder = current_run(cluster)
-        status = runs.status(folder)
+        status = job_runs().status(folder)
     except NoRunError:
         return None
     state = (

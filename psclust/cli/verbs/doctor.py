@@ -18,11 +18,11 @@ from psclust.reach.doctor.finding import Finding
 from psclust.rundir.folder import state_root
 from psclust.rundir.links_file import Link, keep_links
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.plurals import counted
+from psclust.spec.plurals import counted, some_of
 from psclust.spec.port_range import parse_port_range
 from psclust.transport.server_shim import server_shim
 
-_SHOWN = 4  # hosts named in a row, and different results in one
+_SHOWN = 4  # different results in a row
 
 
 @click.command()
@@ -48,20 +48,16 @@ def command(
     """
     from psclust.reach.doctor.examination import examine, examine_here
 
-    request = read_hosts(path, hosts, hostfile)
+    file = read_hosts(path, hosts, hostfile)
     shim = server_shim()
-    wanted = (
-        python or request.file.python,
-        port_ranges(request.file),
-        Path(shim) if shim else None,
-    )
-    if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
+    wanted = (python or file.python, port_ranges(file), Path(shim) if shim else None)
+    if not other_hosts(file):
         names, examined = ["localhost"], examine_here(*wanted)
     else:
-        names = [host.name for host in request.hosts]
-        if request.file.found and not as_json:
-            output.say(request.file.found)
-        with logged_in(request.file, request.hosts) as connections:
+        names = [host.name for host in file.hosts]
+        if file.found and not as_json:
+            output.say(file.found)
+        with logged_in(file, file.hosts) as connections:
             examined = examine(connections, *wanted, Path.cwd())
         if examined.links:
             # `psclust plan` counts with them.
@@ -115,9 +111,7 @@ def _named(found: Sequence[Finding], hosts: Sequence[str]) -> str:
     names = list(dict.fromkeys(finding.host for finding in found))
     if len(names) == len(hosts) > 1:
         return f"all {len(hosts)}"
-    return ", ".join(names[:_SHOWN]) + (
-        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    )
+    return some_of(names)
 
 
 def _verdict(found: Sequence[Finding]) -> str:

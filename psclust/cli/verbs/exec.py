@@ -15,6 +15,7 @@ from psclust.cli.way_options import chosen_way, way_options
 from psclust.errors import PsclustError, UsageError
 from psclust.reach.connections import Connections
 from psclust.reach.fan_out import attempt_on_each
+from psclust.reach.run_command import run
 from psclust.rundir.log_reader import lines_of
 
 
@@ -66,17 +67,17 @@ def command(
 
     Exit code 0 if it was 0 everywhere, else 1.
     """
-    request = read_hosts(path, hosts, hostfile, way=chosen_way(flags))
-    if not request.hosts:
+    file = read_hosts(path, hosts, hostfile, way=chosen_way(flags))
+    if not file.hosts:
         raise UsageError("no host is named; write -H a,b, or `hosts:` in the cluster file.")
     line = words[0] if len(words) == 1 else shlex.join(words)
-    with logged_in(request.file, request.hosts) as connections:
+    with logged_in(file, file.hosts) as connections:
         done = attempt_on_each(
             connections.names, lambda host: _run(connections, host, line, timeout)
         )
         rows = [
             _row(host.name, done.get(host.name) or connections.failures[host.name])
-            for host in request.hosts
+            for host in file.hosts
         ]
     _show(rows, as_json=as_json, all_output=all_output)
     return 0 if all(row.code == 0 for row in rows) else 1
@@ -84,7 +85,7 @@ def command(
 
 def _run(connections: Connections, host: str, line: str, timeout_s: float | None) -> _Row:
     began = time.monotonic()
-    result = connections.run(host, line, timeout_s=timeout_s, leashed=True)
+    result = run(connections, host, line, timeout_s=timeout_s)
     stderr = result.stderr.decode("utf-8", errors="replace")
     return _Row(
         host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import click
 
@@ -14,6 +14,7 @@ from psclust.cli.common_options import json_option, run_dir_option
 from psclust.cli.completions import run_names
 from psclust.cli.run_selection import known_clusters
 from psclust.errors import StartError, UsageError
+from psclust.placement.table import format_bytes
 from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, state_root
 from psclust.rundir.old_runs import (
     KEPT_IN_ALL,
@@ -70,59 +71,46 @@ def command(
         )
     before = None if older_than is None else time.time() - parse_age(older_than, "--older-than")
     runs = chosen(old_runs(root), names=names, keep=keep, older_than=before)
-    rows = [
-        _Row(
-            run.name,
-            run.run,
-            max(0.0, time.time() - run.ended),
-            size(RunFolder(root / run.name / run.run)),
-        )
-        for run in runs
-    ]
+    sizes = [size(RunFolder(root / run.name / run.run)) for run in runs]
     gone = [] if dry_run else remove(root, runs)
     if as_json:
         output.data(
             [
                 {
-                    "name": r.name,
-                    "run": r.run,
-                    "age": r.age,
-                    "bytes": r.size,
+                    "name": run.name,
+                    "run": run.run,
+                    "age": _age(run),
+                    "bytes": count,
                     "removed": run in gone,
                 }
-                for r, run in zip(rows, runs, strict=True)
+                for run, count in zip(runs, sizes, strict=True)
             ]
         )
     else:
-        _show(rows, gone, runs, dry_run=dry_run)
+        _show(runs, sizes, runs if dry_run else gone, "would remove" if dry_run else "removed")
     stuck = [run for run in runs if run not in gone and not dry_run]
     if stuck:
         raise StartError("\n".join(_why_not(ClusterFolder(root / run.name), run) for run in stuck))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """`age`: seconds since the run ended; `size` in bytes."""
-
-    name: str
-    run: str
-    age: float
-    size: int
-
-
-def _show(rows: list[_Row], gone: list[OldRun], runs: list[OldRun], *, dry_run: bool) -> None:
-    shown = [row for row, run in zip(rows, runs, strict=True) if dry_run or run in gone]
+def _show(runs: Sequence[OldRun], sizes: Sequence[int], which: Sequence[OldRun], done: str) -> None:
+    """sizes: in bytes. which: those of `runs` to show."""
+    shown = [(run, count) for run, count in zip(runs, sizes, strict=True) if run in which]
     if shown:
         output.table(
             ("NAME", "ENDED", "SIZE", "RUN"),
-            [(r.name, f"{output.duration(r.age)} ago", _size(r.size), r.run) for r in shown],
+            [
+                (run.name, f"{output.duration(_age(run))} ago", format_bytes(count), run.run)
+                for run, count in shown
+            ],
         )
-    total = f"{counted(len(shown), 'run')}, {_size(sum(row.size for row in shown))}"
-    output.say(
-        f"{'would remove' if dry_run else 'removed'} {total}"
-        if rows
-        else "no old run fits; nothing is removed"
-    )
+    total = f"{counted(len(shown), 'run')}, {format_bytes(sum(count for _, count in shown))}"
+    output.say(f"{done} {total}" if runs else "no old run fits; nothing is removed")
+
+
+def _age(run: OldRun) -> float:
+    """Seconds since the run ended."""
+    return max(0.0, time.time() - run.ended)
 
 
 def _why_not(cluster: ClusterFolder, run: OldRun) -> str:
@@ -132,14 +120,3 @@ def _why_not(cluster: ClusterFolder, run: OldRun) -> str:
             f"psclust down --purge {run.name}"
         )
     return f"{cluster.path / run.run} could not be removed; is it yours?"
-
-
-def _size(count: int) -> str:
-    return next(
-        (
-            f"{count / scale:.1f} {unit}"
-            for unit, scale in (("GB", 1e9), ("MB", 1e6))
-            if count >= scale
-        ),
-        f"{count / 1e3:.0f} kB",
-    )

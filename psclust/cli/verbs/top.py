@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 
 import click
@@ -47,7 +46,7 @@ def command(
 
     cluster = find_cluster(name, run_dir, live=True)
     console = Console(soft_wrap=False)
-    table = TopTable(cluster.name, plain=not (sys.stdout.encoding or "").lower().startswith("utf"))
+    table = TopTable(cluster.name)
     with SupervisorClient(current_run(cluster)) as client:
         found = looks(client.readings, seconds)
         if as_json:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from psclust.reach.doctor.finding import Finding, Verdict
 from psclust.rundir.links_file import Link
+from psclust.spec.plurals import some_of
 from psclust.spec.tensorflow_builds import C_LIBRARY, fit_of
 
 _WHAT_FITS = "All of it fits what `pip install tensorflow` brings."
@@ -95,9 +96,7 @@ def network(
     for host in hosts:
         failed = [each for each in unreached if each.source == host]
         if failed:
-            shown = ", ".join(
-                f"{each.target} at {each.address} ({each.reason})" for each in failed[:4]
-            ) + (" and more" if len(failed) > 4 else "")
+            shown = some_of([f"{each.target} at {each.address} ({each.reason})" for each in failed])
             remedy = "Open the ports of `ports:` between the hosts."
             found.append(Finding(host, "network", "problem", f"cannot reach {shown}", remedy))
         elif host not in deaf:
@@ -145,9 +144,7 @@ def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     wrong = {
         name: address
         for name, address in host.names.items()
-        if address is not None
-        and addresses.get(name) not in (None, address)
-        and not _is_address(name)
+        if address is not None and addresses.get(name) not in (None, address) and name != address
     }
     if unknown:
         yield Verdict(
@@ -301,11 +298,3 @@ def _span(low: float, high: float, unit: str, digits: int) -> str:
     """`941 Mbit/s`, or `938 to 941 Mbit/s`."""
     shown = [f"{float(f'{value:.{digits}g}'):g}" for value in (low, high)]
     return f"{' to '.join(dict.fromkeys(shown))} {unit}"
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -24,9 +24,9 @@ class ExecTunnel(CarriedTunnel):
         self._api, self._pod = api, pod
         source = Path(relay.__file__).read_text(encoding="utf-8")
         self._command = [python, "-S", "-E", "-c", source, target[0], str(target[1])]
-        super().__init__(self._carry_by_exec)
+        super().__init__()
 
-    def _carry_by_exec(self, client: socket.socket) -> None:
+    def _carry(self, client: socket.socket) -> None:
         try:
             stream = ExecStream(self._api.exec(self._pod, self._command))
         except PsclustError as error:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.pods.job_object import CONTAINER
+from psclust.pods.agent_pods import RUN_LABEL
+from psclust.pods.job_object import CONTAINER, labels
+from psclust.reach.kubernetes.pod_states import PodState, read_state
 from psclust.spec.host_keys import Kubernetes
 
 _TIMEOUTS_S = (5.0, 30.0)  # to connect, and for the reply
@@ -23,7 +25,6 @@ _ACCOUNT = Path(
     "/var/run/secrets/kubernetes.io/serviceaccount"
 )  # where Kubernetes mounts a pod's own
 _RIGHTS = "Ask for the rights in deploy/kubernetes-rbac.yaml (docs/kubernetes.md)."
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,6 @@ class KubeLocation:
     kubeconfig: str | None
     context: str | None
     namespace: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> KubeLocation:
-        return cls(data["kubeconfig"], data["context"], data["namespace"])
 
     def __str__(self) -> str:
         return f"namespace {self.namespace}" + (f" of {self.context}" if self.context else "")
@@ -93,7 +87,7 @@ class KubeApi:
         self._configuration = _load_configuration(location, _changed(location.kubeconfig))
         self._core = self._new_core()
 
-    def create_pod(self, pod: Object) -> None:
+    def create_pod(self, pod: Mapping[str, Any]) -> None:
         with self._refusing("create", "a pod"), _refusing_keys():
             # A key that Kubernetes does not know is a mistake, not one to leave out.
             self._core.create_namespaced_pod(
@@ -103,16 +97,17 @@ class KubeApi:
                 _request_timeout=_TIMEOUTS_S,
             )
 
-    def list_pods(self, selector: str) -> Sequence[Object]:
-        """The pods with these labels, as JSON, sorted by name."""
+    def pod_states(self, cluster: str, run: str | None = None) -> dict[str, PodState]:
+        """Name -> state of the pods of a cluster, or of one run of it, sorted by name."""
         with self._refusing("list", "pods"):
             found = self._core.list_namespaced_pod(
-                self.location.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S
+                self.location.namespace,
+                label_selector=selector(cluster, run),
+                _request_timeout=_TIMEOUTS_S,
             )
-        items: list[Object] = (
-            self._core.api_client.sanitize_for_serialization(found).get("items") or []
-        )
-        return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
+        pods = self._core.api_client.sanitize_for_serialization(found).get("items") or ()
+        states = {str(pod["metadata"]["name"]): read_state(pod) for pod in pods}
+        return {name: states[name] for name in sorted(states)}
 
     def delete_pod(self, name: str, grace_s: int) -> None:
         """If it is there."""
@@ -184,9 +179,10 @@ class KubeApi:
         return StartError(f"Kubernetes refuses to {verb} {what} in {where}: {said}.")
 
 
-def labels_of(found: Mapping[str, str]) -> str:
-    """A selector."""
-    return ",".join(f"{name}={value}" for name, value in found.items())
+def selector(cluster: str, run: str | None = None) -> str:
+    """Of the pods of a cluster, or of one run of it."""
+    wanted = labels(cluster) | ({RUN_LABEL: run} if run is not None else {})
+    return ",".join(f"{name}={value}" for name, value in wanted.items())
 
 
 def _changed(kubeconfig: str | None) -> tuple[int, ...]:

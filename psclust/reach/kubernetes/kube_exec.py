@@ -4,17 +4,15 @@ error."""
 from __future__ import annotations
 
 import json
-import queue
 import socket
 import threading
-import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import Any
 
 from websocket import ABNF, WebSocketException
 
-from psclust.errors import HostError
+from psclust.reach.host_command import HostCommand
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = b"\0", 1, 2, 3, 255  # the first byte of each message
 _CHUNK = 1 << 15
@@ -91,26 +89,19 @@ class ExecStream:
             )  # not that of TLS, which says farewell, too
 
 
-class PodCommand:
-    """A `HostProcess`. purpose: a clause that says what the command does. Leaving the context ends
-    its input, and the connection."""
+class PodCommand(HostCommand):
+    """A running command. Leaving the context ends its input, and the connection."""
+
+    PLACE, LOST = "pod", "the connection through Kubernetes ended"
 
     def __init__(self, host: str, stream: ExecStream, purpose: str) -> None:
-        self._host, self._stream, self._purpose = host, stream, purpose
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._ended = threading.Event()
-        threading.Thread(target=self._read, name=f"exec-{host}", daemon=True).start()
-
-    def __enter__(self) -> PodCommand:
-        return self
+        super().__init__(host, purpose)
+        self._stream, self._stderr = stream, stream.stderr
+        self._take_in()
 
     def __exit__(self, *details: object) -> None:
         self.close_stdin()
         self._stream.close()
-
-    @property
-    def stderr(self) -> bytes:
-        return bytes(self._stream.stderr)
 
     def write(self, data: bytes) -> None:
         try:
@@ -121,51 +112,13 @@ class PodCommand:
     def close_stdin(self) -> None:
         self._stream.end_input()
 
-    def read_line(self, deadline: float | None) -> bytes:
-        """See `HostProcess.read_line`."""
-        try:
-            line = self._lines.get(timeout=_left(deadline))
-        except queue.Empty:
-            raise self._late() from None
-        if not line:
-            self._lines.put(b"")
-            if self._stream.code is None:
-                raise self._lost()
-        return line
+    def _output(self) -> Iterator[bytes]:
+        return self._stream.output()
 
-    def wait(self, deadline: float | None) -> int:
-        if not self._ended.wait(_left(deadline)):
-            raise self._late()
+    def _exit_code(self) -> int:
         if self._stream.code is None:
             raise self._lost()
         return self._stream.code
-
-    def _read(self) -> None:
-        rest = b""
-        for data in self._stream.output():
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                self._lines.put(line + b"\n")
-        if rest:
-            self._lines.put(rest)
-        self._ended.set()
-        self._lines.put(b"")
-
-    def _lost(self) -> HostError:
-        return HostError(
-            f"{self._host}: the connection through Kubernetes ended while {self._purpose}. "
-            "Is the pod still there?"
-        )
-
-    def _late(self) -> HostError:
-        return HostError(
-            f"{self._host}: no answer in time while {self._purpose}. "
-            "Is the pod still there, or is it very busy?"
-        )
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _exit_code(status: bytes) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from psclust.reach.connections import Progress
-from psclust.reach.way_option import WayOption
+from psclust.reach.connections import Progress, WayOption
 from psclust.spec.cluster import Host
+from psclust.spec.typed_json import build
 
 if TYPE_CHECKING:
     from psclust.reach.host_maker import HostMaker
@@ -57,14 +58,11 @@ def host_maker() -> HostMaker:
 def connect(
     file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
 ) -> KubeHosts:
-    from psclust.pods.job_object import labels
-    from psclust.reach.kubernetes.kube_api import KubeApi, find_location, labels_of
+    from psclust.reach.kubernetes.kube_api import KubeApi, find_location
     from psclust.reach.kubernetes.kube_hosts import KubeHosts
 
     api = KubeApi(find_location(file.kubernetes, os.environ))
-    return KubeHosts(
-        api, file.name, labels_of(labels(file.name)), hosts, partial=partial, progress=progress
-    )
+    return KubeHosts(api, file.name, hosts, partial=partial)
 
 
 def tunnel_settings(file: ClusterFile) -> Mapping[str, Any] | None:
@@ -74,7 +72,7 @@ def tunnel_settings(file: ClusterFile) -> Mapping[str, Any] | None:
     if not file.tunnel and is_in_cluster(os.environ):
         return None
     return {
-        "location": find_location(file.kubernetes, os.environ).to_json(),
+        "location": asdict(find_location(file.kubernetes, os.environ)),
         "cluster": file.name,
         "python": file.python,
     }
@@ -85,5 +83,5 @@ def open_tunnel(host: Host, target: tuple[str, int], settings: Mapping[str, Any]
     from psclust.reach.kubernetes.exec_tunnel import ExecTunnel
     from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation
 
-    api = KubeApi(KubeLocation.from_json(settings["location"]))
+    api = KubeApi(build(KubeLocation, settings["location"]))
     return ExecTunnel(api, pod_name(settings["cluster"], host.name), settings["python"], target)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import yaml
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.pods import agent_pods
-from psclust.pods.agent_pods import RUN_LABEL, pod_objects
-from psclust.pods.job_object import labels
+from psclust.pods.agent_pods import pod_objects, pods_of
 from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.host_maker import Say
-from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation, find_location, labels_of
-from psclust.reach.kubernetes.pod_states import PodState, read_state
-from psclust.spec.cluster_file import ClusterFile, ClusterText
-from psclust.spec.found_hosts import FoundHosts
+from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation, find_location, selector
+from psclust.reach.kubernetes.pod_states import PodState
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.kubernetes_checks import check_for_pods
-from psclust.spec.plurals import counted
+from psclust.spec.plurals import counted, some_of
+from psclust.spec.typed_json import build
 from psclust.spec.worker_range import least_workers
 
 _LOOK_S = 0.5
@@ -31,10 +30,7 @@ _QUIET_LOOKS = 2  # without a pod: a request to make one may still have been on 
 
 HOSTS = "pods"
 check_file = check_for_pods
-
-
-def hosts_of(file: ClusterText) -> FoundHosts:
-    return agent_pods.pods_of(file)
+hosts_of = pods_of
 
 
 def describe(file: ClusterFile) -> str:
@@ -44,11 +40,11 @@ def describe(file: ClusterFile) -> str:
 
 
 def location(file: ClusterFile) -> Mapping[str, Any]:
-    return find_location(file.kubernetes, os.environ).to_json()
+    return asdict(find_location(file.kubernetes, os.environ))
 
 
 def make(file: ClusterFile, run: str, location: Mapping[str, Any], say: Say) -> None:
-    api = KubeApi(KubeLocation.from_json(location))
+    api = KubeApi(build(KubeLocation, location))
     _refuse_others(api, file.name)
     pods = pod_objects(file, run)
     say(f"creating {counted(len(pods), 'pod')} in {api.location}")
@@ -57,10 +53,8 @@ def make(file: ClusterFile, run: str, location: Mapping[str, Any], say: Say) -> 
     if failures:
         # One refusal is like the others.
         raise failures[0]
-    names = {pod["metadata"]["name"]: host for host, pod in pods.items()}
-    selector = labels_of(labels(file.name) | {RUN_LABEL: run})
     try:
-        _wait_until_running(api, selector, names, file.kubernetes.start, say)
+        _wait_until_running(api, file, run, [pod["metadata"]["name"] for pod in pods.values()], say)
     except _NotInTimeError as error:
         if least_workers(file) is None:
             raise
@@ -69,24 +63,21 @@ def make(file: ClusterFile, run: str, location: Mapping[str, Any], say: Say) -> 
 
 
 def remove(cluster: str, run: str, location: Mapping[str, Any]) -> int:
-    api = KubeApi(KubeLocation.from_json(location))
+    api = KubeApi(build(KubeLocation, location))
     asked: set[str] = set()
     quiet = 0
     deadline = time.monotonic() + _GONE_S
     while True:
-        pods = api.list_pods(labels_of(labels(cluster) | {RUN_LABEL: run}))
-        for pod in pods:
-            name = pod["metadata"]["name"]
-            if name not in asked:
-                asked.add(name)
-                api.delete_pod(name, _GRACE_S)
+        pods = api.pod_states(cluster, run)
+        for name in pods.keys() - asked:
+            asked.add(name)
+            api.delete_pod(name, _GRACE_S)
         quiet = 0 if pods else quiet + 1
         if quiet == _QUIET_LOOKS:
             return len(asked)
-        if time.monotonic() > deadline:
-            left = ", ".join(pod["metadata"]["name"] for pod in pods)
+        if pods and time.monotonic() > deadline:
             raise StartError(
-                f"{left}: still {read_state(pods[0])} in {api.location}; "
+                f"{', '.join(pods)}: still {next(iter(pods.values()))} in {api.location}; "
                 "Kubernetes removes a pod when its node answers."
             )
         time.sleep(_LOOK_S)
@@ -98,25 +89,24 @@ class _NotInTimeError(StartError):
 
 def _refuse_others(api: KubeApi, cluster: str) -> None:
     """Raises UsageError where the pods of another run have these names."""
-    found = api.list_pods(labels_of(labels(cluster)))
+    found = api.pod_states(cluster)
     if found:
-        first = found[0]["metadata"]["name"]
         raise UsageError(
-            f"{cluster} has {counted(len(found), 'pod')} in {api.location} already ({first}, "
+            f"{cluster} has {counted(len(found), 'pod')} in {api.location} already ({min(found)}, "
             "...), which this machine has not made. End that run where it was started, or `kubectl "
-            f"delete pods -l {labels_of(labels(cluster))}`, or give this one another --name."
+            f"delete pods -l {selector(cluster)}`, or give this one another --name."
         )
 
 
 def _wait_until_running(
-    api: KubeApi, selector: str, names: Mapping[str, str], deadline_s: float, say: Say
+    api: KubeApi, file: ClusterFile, run: str, names: Sequence[str], say: Say
 ) -> None:
-    """names: pod -> host. Raises _NotInTimeError, and StartError at once for what waiting cannot
+    """names: of all pods. Raises _NotInTimeError, and StartError at once for what waiting cannot
     mend."""
-    began = time.monotonic()
+    began, deadline_s = time.monotonic(), file.kubernetes.start
     shown: set[str] = set()
     while True:
-        states = {pod["metadata"]["name"]: read_state(pod) for pod in api.list_pods(selector)}
+        states = api.pod_states(file.name, run)
         missing = [name for name in names if name not in states]
         failed = {name: state for name, state in states.items() if state.failed or state.leaving}
         if failed:
@@ -130,7 +120,7 @@ def _wait_until_running(
                 shown.add(line)
                 say(f"waiting for {line}")
         if time.monotonic() - began > deadline_s:
-            lines = _grouped(waiting) or [f"{_some(missing)}: not there"]
+            lines = _grouped(waiting) or [f"{some_of(missing)}: not there"]
             raise _NotInTimeError(
                 "\n".join(
                     f"{line} (after {deadline_s:g} s; kubernetes.start is how long to wait)."
@@ -145,8 +135,4 @@ def _grouped(states: Mapping[str, PodState]) -> Sequence[str]:
     groups: dict[str, list[str]] = {}
     for name, state in states.items():
         groups.setdefault(str(state), []).append(name)
-    return [f"{_some(names)}: {said}" for said, names in groups.items()]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return [f"{some_of(names)}: {said}" for said, names in groups.items()]

@@ -16,7 +16,7 @@ from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host.facts import package_digest
 from psclust.reach.python.remote_command import candidates
-from psclust.reach.ways import connection_variables
+from psclust.reach.ways import WAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,9 @@ def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = N
             "package": str(_package()),
             "digest": own_digest(),
             "files": dict(files or {}),
-            "connection_variables": connection_variables(),
+            "connection_variables": [
+                name for way in WAYS.values() if (name := way().CONNECTION_VARIABLE)
+            ],
         },
     )
     answered = time.time()

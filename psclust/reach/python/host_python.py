@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from psclust.errors import HostError
-from psclust.reach.connections import Connections, HostProcess
+from psclust.reach.connections import Connections
+from psclust.reach.host_command import HostCommand
 from psclust.reach.python import on_host
 from psclust.reach.python.local_process import LocalProcess
+from psclust.reach.python.on_host.answer import MARK
 from psclust.reach.python.remote_command import BOOT, NO_PYTHON, remote_command
 from psclust.rundir.log_tail import last_line
 
@@ -22,7 +24,6 @@ Module = Literal["facts", "store", "start_agent", "end_agent", "surroundings", "
 
 OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent
-_MARK = b"\x01psclust "
 _PURPOSE = "psclust looked at the host and prepared it"
 _START_S = 30.0  # for an interpreter to start, on a host with a slow disk
 
@@ -33,7 +34,7 @@ class HostPython(AbstractContextManager["HostPython"]):
     can use, and when the process ends by itself."""
 
     def __init__(
-        self, host: str, process: AbstractContextManager[HostProcess], interpreters: Sequence[str]
+        self, host: str, process: AbstractContextManager[HostCommand], interpreters: Sequence[str]
     ) -> None:
         self._host = host
         self._interpreters = interpreters
@@ -94,8 +95,8 @@ class HostPython(AbstractContextManager["HostPython"]):
     def _reply(self, deadline: float) -> dict[str, Any]:
         """Skips other lines, which login shells print when they start."""
         while line := self._process.read_line(deadline):
-            if line.startswith(_MARK):
-                reply: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+            if line.startswith(MARK):
+                reply: dict[str, Any] = json.loads(line.removeprefix(MARK))
                 return reply
         code = self._process.wait(deadline)
         if code == NO_PYTHON:
@@ -120,4 +121,4 @@ def start_python(connections: Connections, host: str, interpreters: Sequence[str
 
 def start_local_python(python: str) -> HostPython:
     """On this machine."""
-    return HostPython("this machine", LocalProcess([python, "-c", BOOT]), [python])
+    return HostPython("this machine", LocalProcess([python, "-c", BOOT], _PURPOSE), [python])

@@ -4,12 +4,11 @@ the command is done with it."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
 
 from psclust.reach.connections import Connections
-from psclust.reach.python.host_python import HostPython, Module, start_python
+from psclust.reach.python.host_python import HostPython, start_python
 
 
 class HostPythons(AbstractContextManager["HostPythons"]):
@@ -26,18 +25,6 @@ class HostPythons(AbstractContextManager["HostPythons"]):
 
     def __exit__(self, *details: object) -> None:
         self._stack.close()
-
-    def ask(
-        self,
-        host: str,
-        module: Module,
-        question: dict[str, Any],
-        payload: Iterable[bytes] = (),
-        *,
-        timeout_s: float = 60.0,
-    ) -> Any:
-        """See `HostPython.ask`."""
-        return self.on(host).ask(module, question, payload, timeout_s=timeout_s)
 
     def on(self, host: str) -> HostPython:
         """Raises HostError where there is no Python that psclust can use."""

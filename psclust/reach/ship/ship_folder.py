@@ -12,7 +12,8 @@ from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
-from psclust.reach.ship.shipped_files import Entry, Tree, megabytes, package_tree
+from psclust.reach.python.on_host.store import Entry, Tree
+from psclust.reach.ship.shipped_files import megabytes, package_tree
 
 _CHUNK = 1 << 18
 _TIMEOUT_S = 600.0  # for a host to take in what it was sent
@@ -43,18 +44,16 @@ def ship(
 def _ship(
     pythons: HostPythons, facts: HostFacts, program: Tree | None, package: Tree | None, run: str
 ) -> Shipped:
-    wanted = [
-        tree for tree in (program, package if facts.psclust is None else None) if tree is not None
-    ]
+    wanted: dict[str, Tree] = {} if program is None else {"program": program}
+    if package is not None and facts.psclust is None:
+        wanted["psclust"] = package
     if not wanted:
         return Shipped(None, facts.psclust or None, 0, 0)
-    folders, sent = _place(facts, pythons.on(facts.host), wanted, run)
-    found = dict(
-        zip([tree.name if tree is program else None for tree in wanted], folders, strict=True)
-    )
+    folders, sent = _place(facts, pythons.on(facts.host), list(wanted.values()), run)
+    found = dict(zip(wanted, folders, strict=True))
     return Shipped(
-        program=found[program.name] if program is not None else None,
-        psclust=found[None] if facts.psclust is None else facts.psclust or None,
+        program=found.get("program"),
+        psclust=found.get("psclust", facts.psclust or None),
         files=len(sent),
         size=sum(entry.size for entry in sent),
     )
@@ -90,7 +89,7 @@ def _place(
             "store", {**question, "contents": listed}, _read(missing), timeout_s=_TIMEOUT_S
         )
         if "changed" in reply:
-            names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
+            names = ", ".join(contents[digest].source for digest in reply["changed"][:3])
             raise HostError(
                 f"{facts.host}: {names} changed while being sent. "
                 "Start again when no process writes there, or list it in .gitignore."
@@ -119,15 +118,7 @@ def _on(run: str, host: str) -> str:
 
 
 def _as_json(tree: Tree) -> dict[str, Any]:
-    """As `on_host/store.py` reads it."""
-    fields = ("path", "size", "executable", "digest", "link")
-    entries = [{field: getattr(entry, field) for field in fields} for entry in tree.entries]
-    return {
-        "name": tree.name,
-        "digest": tree.digest,
-        "root": str(tree.root) if tree.root else None,
-        "entries": entries,
-    }
+    return tree._asdict() | {"entries": [{**each._asdict(), "source": ""} for each in tree.entries]}
 
 
 def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
@@ -136,7 +127,7 @@ def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
     for entry in entries:
         left = entry.size
         try:
-            with entry.source.open("rb") as file:
+            with open(entry.source, "rb") as file:
                 while left and (data := file.read(min(left, _CHUNK))):
                     left -= len(data)
                     yield data

@@ -9,49 +9,18 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pathspec
 
 import psclust
 from psclust.errors import UsageError
+from psclust.reach.python.on_host.store import Entry, Tree
 from psclust.spec.cluster_file import clean_name
 
 MOST_BYTES = 500_000_000
 _NEVER = {".git", ".hg", ".svn", ".venv", "__pycache__"}
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`:
-    relative, with `/`; `source`: where it is here; `size`: bytes."""
-
-    path: str
-    source: Path
-    size: int
-    executable: bool
-    digest: str | None
-    link: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """A folder as it is to be on a host. `root`: its path here; a host that has the same folder at
-    that path uses it."""
-
-    name: str
-    root: Path | None
-    entries: tuple[Entry, ...]
-
-    @property
-    def digest(self) -> str:
-        """Equal for folders with the same content."""
-        listed = [
-            [entry.path, entry.executable, entry.digest, entry.link] for entry in self.entries
-        ]
-        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
 def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_BYTES) -> Tree:
@@ -69,11 +38,8 @@ def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_B
         sizes = {path: path.lstat().st_size for path in found}
         if sum(sizes.values()) > most:
             raise UsageError(_too_much(root, sizes, most))
-        return Tree(
-            clean_name(root.name),
-            root,
-            tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found),
-        )
+        entries = [_entry(path, path.relative_to(root).as_posix()) for path in found]
+        return _tree(clean_name(root.name), str(root), entries)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(
@@ -93,8 +59,8 @@ def package_tree() -> Tree:
         name = f"psclust/{path.relative_to(package).as_posix()}"
         if path.suffix == ".so":
             name = f"{name.partition('.')[0]}.so"
-        entries.append(_entry(package, path, name))
-    return Tree("psclust", None, tuple(entries))
+        entries.append(_entry(path, name))
+    return _tree("psclust", None, entries)
 
 
 def _files(folder: Path, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -> Iterator[Path]:
@@ -139,17 +105,23 @@ def _is_ignored(
     return False
 
 
-def _entry(root: Path, path: Path, name: str) -> Entry:
+def _tree(name: str, root: str | None, entries: list[Entry]) -> Tree:
+    listed = [[entry.path, entry.executable, entry.digest, entry.link] for entry in entries]
+    digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+    return Tree(name, digest, root, entries)
+
+
+def _entry(path: Path, name: str) -> Entry:
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
-        return Entry(name, path, 0, False, None, os.readlink(path))
+        return Entry(name, str(path), 0, False, None, os.readlink(path))
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
         while data := file.read(_CHUNK):
             digest.update(data)
             size += len(data)
-    return Entry(name, path, size, bool(found.st_mode & stat.S_IXUSR), digest.hexdigest())
+    return Entry(name, str(path), size, bool(found.st_mode & stat.S_IXUSR), digest.hexdigest())
 
 
 def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:

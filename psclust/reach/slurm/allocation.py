@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from psclust.errors import UsageError
+from psclust.errors import HostError, UsageError
+from psclust.reach.slurm.slurm_command import call
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
-from psclust.spec.plurals import counted
+from psclust.spec.plurals import counted, some_of
 
 # Variables that srun takes its options from describe how sbatch or srun started this process, and
 # not the step that is to be started.
@@ -25,7 +25,6 @@ _KEPT = (
     "SLURM_RESTART_COUNT",
     "SLURM_JWT",
 )
-_COMMAND_S = 30.0
 _INSTEAD = "or write `hosts: local` (-H local) to use this machine alone."
 
 
@@ -46,8 +45,15 @@ class Allocation:
     job: str
     nodes: Sequence[Node]
 
-    def node(self, name: str) -> Node | None:
-        return next((node for node in self.nodes if node.name == name), None)
+    def node(self, name: str) -> Node:
+        """Raises HostError."""
+        found = next((node for node in self.nodes if node.name == name), None)
+        if found is None:
+            names = some_of([node.name for node in self.nodes])
+            raise HostError(
+                f"{name}: not in Slurm job {self.job}, which has {names}. Name nodes of the job."
+            )
+        return found
 
     def found_hosts(self) -> FoundHosts:
         """A slot for each CPU."""
@@ -55,8 +61,8 @@ class Allocation:
         for node in self.nodes:
             if node.group is not None:
                 groups.setdefault(f"het-{node.group}", []).append(node.name)
-        by_group = [f"{group}: {_some(members)}" for group, members in groups.items()]
-        names = "; ".join(by_group) or _some([node.name for node in self.nodes])
+        by_group = [f"{group}: {some_of(members)}" for group, members in groups.items()]
+        names = "; ".join(by_group) or some_of([node.name for node in self.nodes])
         slots = counted(sum(node.cpus for node in self.nodes), "slot")
         text = (
             f"hosts: Slurm job {self.job}, {counted(len(self.nodes), 'node')} ({names}), {slots}; "
@@ -97,29 +103,27 @@ def find_allocation(environ: Mapping[str, str], *, asked: bool) -> Allocation | 
 
 def srun_environment(environ: Mapping[str, str], job: str) -> dict[str, str]:
     """The environment of an srun that obeys its command line alone."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith("SLURM_") or name.startswith(_KEPT)
-    }
-    kept = {
-        name: value
-        for name, value in kept.items()
-        if "_GROUP_" not in name and name != "SLURM_JOB_NUM_NODES"
-    }
-    return kept | {"SLURM_JOB_ID": job}
+    of_this = [
+        name
+        for name in environ
+        if name.startswith("SLURM_")
+        and (not name.startswith(_KEPT) or "_GROUP_" in name or name == "SLURM_JOB_NUM_NODES")
+    ]
+    return {name: environ[name] for name in environ.keys() - of_this} | {"SLURM_JOB_ID": job}
 
 
 def node_records(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Node -> what Slurm knows of it, such as NodeAddr and State. Raises UsageError."""
-    lines = scontrol(["--oneliner", "show", "node", ",".join(names)], environ).splitlines()
+    command = ["scontrol", "--oneliner", "show", "node", ",".join(names)]
+    lines = call(command, environ).splitlines()
     records = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines if line.strip()]
     return {record.get("NodeName", ""): record for record in records}
 
 
 def job_record(job: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Slurm's record of a job, with keys such as JobState. Raises UsageError."""
-    return dict(re.findall(r"(\w+)=(\S*)", scontrol(["--oneliner", "show", "job", job], environ)))
+    text = call(["scontrol", "--oneliner", "show", "job", job], environ)
+    return dict(re.findall(r"(\w+)=(\S*)", text))
 
 
 def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
@@ -137,7 +141,7 @@ def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
                 f"this is Slurm job {environ['SLURM_JOB_ID']}, "
                 f"but {error.args[0]} is not set; {_INSTEAD}"
             ) from None
-        hosts = scontrol(["show", "hostnames", names], environ).split()
+        hosts = call(["scontrol", "show", "hostnames", names], environ).split()
         for name, count in zip(hosts, expand_counts(cpus), strict=True):
             # Groups may share a node; it then belongs to the first.
             if name not in seen:
@@ -151,30 +155,3 @@ def expand_counts(text: str) -> list[int]:
     return list(
         chain.from_iterable(repeat(int(match[1]), int(match[2] or 1)) for match in found if match)
     )
-
-
-def scontrol(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The command's output. Raises UsageError."""
-    try:
-        done = subprocess.run(
-            ["scontrol", *arguments],
-            env=dict(environ),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_COMMAND_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"`scontrol {' '.join(arguments)}` did not end in {_COMMAND_S:g} s; "
-            "is Slurm's controller up?"
-        ) from None
-    if done.returncode != 0:
-        error = (done.stderr or done.stdout).strip().replace("\n", "; ")
-        raise UsageError(f"`scontrol {' '.join(arguments)}` failed: {error}")
-    return done.stdout
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

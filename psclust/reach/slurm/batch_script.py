@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -87,7 +87,9 @@ def render_script(
 
 def array_tasks(slurm: Slurm) -> list[str]:
     """See `BatchSystem.array_tasks`: `--array=0-6:2,9%2` gives 0, 2, 4, 6, 9."""
-    text = _option(slurm.sbatch, "--array", "-a")
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-a", "--array", nargs="?")
+    text = parser.parse_known_args(slurm.sbatch)[0].array
     if text is None:
         return []
     found: dict[int, None] = {}
@@ -106,19 +108,6 @@ def array_tasks(slurm: Slurm) -> list[str]:
             )
         found |= dict.fromkeys(numbers)
     return [str(number) for number in sorted(found)]
-
-
-def _option(words: Sequence[str], long: str, short: str) -> str | None:
-    """The value of an option of sbatch, the last one if there are several."""
-    value = None
-    for word, following in zip_longest(words, words[1:]):
-        if word in (long, short):
-            value = following
-        elif word.startswith(f"{long}="):
-            value = word.partition("=")[2]
-        elif word.startswith(short) and not word.startswith("--"):
-            value = word.removeprefix(short)
-    return value
 
 
 def _groups(file: ClusterFile, hosts: Mapping[Task, Host]) -> list[_Group]:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from psclust.errors import HostError
-from psclust.reach.connections import Input, Progress, Result
-from psclust.reach.leash import leash
-from psclust.reach.listed_hosts import PURPOSE, ListedHosts, shown
+from psclust.reach.listed_hosts import ListedHosts
 from psclust.reach.python.remote_command import NO_PYTHON
 from psclust.reach.slurm import on_node
 from psclust.reach.slurm.allocation import Allocation, Node, node_records, srun_environment
-from psclust.reach.slurm.step import Step, run_to_end
+from psclust.reach.slurm.step import Step
 from psclust.spec.cluster import Host
 
 # $1: Python source. $2, $3: its arguments. The others: interpreters, of which the first that exists
@@ -71,55 +69,32 @@ class SlurmNodes(ListedHosts):
         interpreters: Sequence[str],
         options: Sequence[str],
         *,
-        partial: bool = False,
-        progress: Progress | None = None,
-        noticed: Callable[[str], None] | None = None,
+        partial: bool,
+        noticed: Callable[[str], None],
     ) -> None:
-        super().__init__("srun", hosts, partial=partial, progress=progress)
+        super().__init__("srun", hosts, partial=partial)
         self._allocation = allocation
         self._interpreters, self._options = tuple(interpreters), tuple(options)
         self._noticed = noticed
         self._environ = srun_environment(os.environ, allocation.job)
 
-    def start(self, host: str, command: str, purpose: str | None = None) -> Step:
+    def start(self, host: str, command: str, purpose: str) -> Step:
         """See `Connections.start`."""
         source = Path(on_node.__file__).read_text(encoding="utf-8")
         srun = [
-            *srun_line(self._allocation, self._node(host), self._options),
+            *srun_line(self._allocation, self._allocation.node(host), self._options),
             *python_line(source, [command, ""], self._interpreters),
         ]
-        return Step(host, srun, self._environ, purpose or PURPOSE, self._noticed)
-
-    def run(
-        self,
-        host: str,
-        command: str,
-        *,
-        stdin: Input = None,
-        timeout_s: float | None = None,
-        leashed: bool = False,
-    ) -> Result:
-        """See `Connections.run`."""
-        words = ["sh", "-c", leash(command) if leashed else command]
-        return run_to_end(
-            host,
-            [*srun_line(self._allocation, self._node(host), self._options), *words],
-            self._environ,
-            shown(command),
-            stdin,
-            timeout_s,
-            keep_open=leashed,
-        )
+        return Step(host, srun, self._environ, purpose, self._noticed)
 
     def _look_up(self) -> Callable[[str], str]:
-        records = node_records(
-            [host.name for host in self.hosts if self._allocation.node(host.name)], os.environ
-        )
+        there = {node.name for node in self._allocation.nodes}
+        records = node_records([host.name for host in self.hosts if host.name in there], os.environ)
         return lambda name: self._address(name, records.get(name, {}))
 
     def _address(self, name: str, record: Mapping[str, str]) -> str:
         """Raises HostError."""
-        self._node(name)
+        self._allocation.node(name)
         state = record.get("State", "")
         if any(word in state for word in _GONE):
             raise HostError(
@@ -134,14 +109,3 @@ class SlurmNodes(ListedHosts):
                 f"{name}: no IPv4 address is known here for {address}, "
                 "the address that Slurm has for it."
             ) from None
-
-    def _node(self, name: str) -> Node:
-        """Raises HostError."""
-        node = self._allocation.node(name)
-        if node is None:
-            names = ", ".join(node.name for node in self._allocation.nodes[:8])
-            raise HostError(
-                f"{name}: not in Slurm job {self._allocation.job}, which has {names}. "
-                "Name nodes of the job."
-            )
-        return node

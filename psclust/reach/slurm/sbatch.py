@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psclust.errors import UsageError
 from psclust.reach.batch_jobs import JobState
-from psclust.reach.slurm.allocation import job_record, node_records, scontrol
+from psclust.reach.slurm.allocation import job_record, node_records
+from psclust.reach.slurm.slurm_command import call
 from psclust.spec.problems import Problem
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _PREEMPTION_S = 3600.0  # the longest grace that is waited for
 _POLL_S = 1.0
-_COMMAND_S = 60.0
 _OVER = {
     "BOOT_FAIL",
     "CANCELLED",
@@ -37,18 +36,6 @@ _OVER = {
     "TIMEOUT",
 }
 _GONE = JobState("unknown to squeue", over=True)
-_SAID = re.compile(r"^(sbatch: )?((error|allocation failure|fatal): )?")
-# What Slurm says -> what to do about it.
-_REMEDIES = (
-    (r"account", "Name one of your accounts as slurm.account, or ask for access to it."),
-    (r"partition", "Name another one as slurm.partition; `sinfo` lists them."),
-    (r"time", "Write slurm.time as 4:00:00 or 2-12:00, within the partition's limit."),
-    (
-        r"node|processor|cpu|gres|gpu|memory",
-        "Lower slurm.nodes, slurm.gpus or the count of tasks; `sinfo -Nl` shows what there is.",
-    ),
-    (r"", "Change slurm in the cluster file."),
-)
 
 
 HOSTS = "slurm"
@@ -152,17 +139,6 @@ def cancel(job: str) -> None:
     _call(["scancel", job])
 
 
-def start_again(
-    file: ClusterFile,
-    environ: Mapping[str, str],
-    say: Callable[[str], None],
-    before: Callable[[], None],
-) -> None:
-    from psclust.reach.slurm.sbatch import requeue
-
-    requeue(file.slurm.requeue, environ, say, before)
-
-
 def _is(record: Mapping[str, Any], job: str) -> bool:
     array, _, task = job.partition("_")
     if not task:
@@ -198,57 +174,27 @@ def _state(record: Mapping[str, Any]) -> JobState:
 
 
 def _call(command: Sequence[str], stdin: str | None = None) -> str:
-    """The command's output; `sbatch --test-only` prints on stderr. Raises UsageError."""
-    name = command[0]
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin,
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_COMMAND_S,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            f"there is no `{name}` on the PATH; call psclust on a login node of the Slurm cluster."
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"`{' '.join(command)}` did not end in {_COMMAND_S:g} s; is Slurm's controller up?"
-        ) from None
-    if done.returncode == 0:
-        return done.stdout or done.stderr
-    lines = [
-        _SAID.sub("", line) for line in (done.stderr or done.stdout).splitlines() if line.strip()
-    ]
-    error = (lines or [f"exit code {done.returncode}"])[0].rstrip(".")
-    if name != "sbatch":
-        raise UsageError(f"`{' '.join(command)}` failed: {error}.")
-    remedy = next(text for pattern, text in _REMEDIES if re.search(pattern, error, re.IGNORECASE))
-    raise UsageError(f"Slurm refuses this job: {error}. {remedy}")
-
-
-def _environment() -> dict[str, str]:
-    """Without the variables that sbatch, and `up` in the job, would take options from: script and
-    cluster file have them all."""
+    """See `slurm_command.call`. Without the variables that sbatch, and `up` in the job, would take
+    options from: script and cluster file have them all."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("SBATCH_", "PSCLUST_UP_"))
     }
-    return kept | {"SLURM_BITSTR_LEN": "0"}  # squeue shortens no list of an array's tasks
+    # squeue shortens no list of an array's tasks.
+    return call(command, kept | {"SLURM_BITSTR_LEN": "0"}, stdin)
 
 
-def requeue(
-    allowed: int, environ: Mapping[str, str], say: Callable[[str], None], before: Callable[[], None]
+def start_again(
+    file: ClusterFile,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    before: Callable[[], None],
 ) -> None:
-    """Requeue the job of this process, at most `allowed` times in all; Slurm then ends this
+    """Requeue the job of this process, at most `slurm.requeue` times in all; Slurm then ends this
     process. Of a job that is being pre-empted, leave the rest to Slurm: it would not requeue a job
-    that ends by itself. `say` gets a line for the user; `before` is called if the job may start
-    again."""
+    that ends by itself."""
+    allowed = file.slurm.requeue
     job, before_this = environ["SLURM_JOB_ID"], restarts(environ)
     try:
         record = job_record(job, environ)
@@ -265,7 +211,7 @@ def requeue(
                 "resumes from the checkpoint"
             )
             before()
-            scontrol(["requeue", job], environ)
+            call(["scontrol", "requeue", job], environ)
             _wait(lambda: False)  # for its end
         elif record.get("PreemptTime", "None") != "None":
             say(

@@ -7,11 +7,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from psclust.errors import HostError
-from psclust.reach.connections import Progress
+from psclust.reach.connections import Progress, WayOption
 from psclust.reach.slurm import sbatch
 from psclust.reach.slurm.allocation import find_allocation, srun_environment
-from psclust.reach.way_option import WayOption
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
 
@@ -67,7 +65,6 @@ def connect(
         candidates(file.python),
         file.slurm.srun,
         partial=partial,
-        progress=progress,
         noticed=_signal_this_process,
     )
 
@@ -82,11 +79,9 @@ def open_tunnel(host: Host, target: tuple[str, int], settings: Mapping[str, Any]
     from psclust.reach.slurm.srun_tunnel import SrunTunnel
 
     allocation = find_allocation(os.environ, asked=True)
-    node = allocation.node(host.name) if allocation else None
-    if allocation is None or node is None:
-        raise HostError(f"{host.name}: not a node of this Slurm job any more.")
+    assert allocation is not None
     return SrunTunnel(
-        srun_line(allocation, node, ()),
+        srun_line(allocation, allocation.node(host.name), ()),
         srun_environment(os.environ, allocation.job),
         candidates(None),
         target,

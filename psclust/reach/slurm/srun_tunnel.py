@@ -32,9 +32,9 @@ class SrunTunnel(CarriedTunnel):
         source = Path(relay.__file__).read_text(encoding="utf-8")
         self._command = [*srun, *python_line(source, [target[0], str(target[1])], interpreters)]
         self._environ = dict(environ)
-        super().__init__(self._carry_by_step)
+        super().__init__()
 
-    def _carry_by_step(self, client: socket.socket) -> None:
+    def _carry(self, client: socket.socket) -> None:
         """Until either end closes the connection: then srun's input ends, the relay, and the
         step."""
         step = subprocess.Popen(

@@ -36,22 +36,10 @@ class KnownKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """No file has a key of the host."""
+class Refusal:
+    """`entry`: revokes this key, or has another one for the host; None: no file has any for it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The files have other keys for the host; `entry` is one of them."""
-
-    entry: KnownKey
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """`entry` revokes this key."""
-
-    entry: KnownKey
+    entry: KnownKey | None
 
 
 def read_known_hosts(files: Iterable[Path]) -> list[KnownKey]:
@@ -93,20 +81,17 @@ def known_kinds(known: Sequence[KnownKey], names: Sequence[str]) -> list[str]:
     )
 
 
-def judge(
-    known: Sequence[KnownKey], names: Sequence[str], key: bytes
-) -> Unknown | Changed | Revoked | None:
+def judge(known: Sequence[KnownKey], names: Sequence[str], key: bytes) -> Refusal | None:
     """None: the key is on file for the host. A name without the port counts only if its key is the
     same, as in OpenSSH."""
     shown = base64.b64encode(key).decode("ascii")
     for entry in known:
         if entry.revoked and entry.key == shown and any(entry.is_for(name) for name in names):
-            return Revoked(entry)
+            return Refusal(entry)
     trusted = [entry for entry in known if not entry.revoked]
     if any(entry.key == shown and entry.is_for(name) for name in names for entry in trusted):
         return None
-    others = [entry for entry in trusted if entry.is_for(names[0])]
-    return Changed(others[0]) if others else Unknown()
+    return Refusal(next((entry for entry in trusted if entry.is_for(names[0])), None))
 
 
 def fingerprint(key: bytes) -> str:

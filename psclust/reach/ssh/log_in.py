@@ -58,7 +58,7 @@ class _KeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         verdict = judge(self._known, self._names, key.asbytes())
         if verdict is not None:
-            raise HostKeyError(verdict, key.get_name(), key.asbytes())
+            raise HostKeyError(verdict.entry, key.get_name(), key.asbytes())
 
     def transport(self, sock: Any, **options: Any) -> Any:
         """Asks for the kinds of key on file first: a host has several keys."""

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from paramiko.ssh_exception import AuthenticationException, IncompatiblePeer, SSHException
 
 from psclust.reach.ssh.auth import Identities
-from psclust.reach.ssh.known_hosts import Changed, Revoked, Unknown, fingerprint
+from psclust.reach.ssh.known_hosts import KnownKey, fingerprint
 from psclust.reach.ssh.ssh_config import HostSettings
 
 _FAR = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class HostKeyError(SSHException):  # type: ignore[misc]
-    """The host's key is not the key on file."""
+    """The host's key is not the key on file. entry: see `known_hosts.Refusal`."""
 
-    def __init__(self, verdict: Unknown | Changed | Revoked, kind: str, key: bytes) -> None:
+    def __init__(self, entry: KnownKey | None, kind: str, key: bytes) -> None:
         super().__init__("host key")
-        self.verdict = verdict
+        self.entry = entry
         self.shown = f"{kind} {fingerprint(key)}"
 
 
@@ -115,7 +115,8 @@ def _host_key(error: HostKeyError, attempt: Attempt) -> str:
     name = settings.key_alias or (
         settings.address if settings.port == 22 else f"[{settings.address}]:{settings.port}"
     )
-    if isinstance(error.verdict, Unknown):
+    entry = error.entry
+    if entry is None:
         scan = (
             f"ssh-keyscan{f' -p {settings.port}' if settings.port != 22 else ''} "
             f"{settings.address} >> {file}"
@@ -124,9 +125,8 @@ def _host_key(error: HostKeyError, attempt: Attempt) -> str:
             f"its host key ({error.shown}) is not known. "
             f"Log in once with `{attempt.settings.command}` and compare it, or trust it: {scan}"
         )
-    entry = error.verdict.entry
     line = f"{entry.file}:{entry.line}"
-    if isinstance(error.verdict, Revoked):
+    if entry.revoked:
         return (
             f"its host key ({error.shown}) is marked as revoked in {line}. Do not log in; "
             "ask who runs the host."

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from psclust.errors import HostError, PsclustError, StartError
-from psclust.reach.connections import Input, Progress, Result
+from psclust.reach.connections import Progress
 from psclust.reach.fan_out import fan_out
-from psclust.reach.leash import leash
 from psclust.reach.ssh.log_in import LOST_AFTER_S, Dialer
 from psclust.reach.ssh.remote_process import RemoteProcess
 from psclust.spec.cluster import Host
@@ -74,22 +73,7 @@ class SshHosts(AbstractContextManager["SshHosts"]):
         """See `Connections.names`."""
         return tuple(name for name in self._hosts if name in self._connections)
 
-    def run(
-        self,
-        host: str,
-        command: str,
-        *,
-        stdin: Input = None,
-        timeout_s: float | None = None,
-        leashed: bool = False,
-    ) -> Result:
-        """See `Connections.run`. Raises HostError when the connection is lost or `timeout_s` has
-        passed."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self.start(host, leash(command) if leashed else command) as process:
-            return process.communicate(None if leashed else stdin, deadline, keep_open=leashed)
-
-    def start(self, host: str, command: str, purpose: str | None = None) -> RemoteProcess:
+    def start(self, host: str, command: str, purpose: str) -> RemoteProcess:
         """See `Connections.start`."""
         return RemoteProcess(host, command, self.transport(host), _OPEN_TIMEOUT_S, purpose)
 

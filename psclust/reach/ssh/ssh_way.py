@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from psclust.reach.connections import Progress
+from psclust.reach.connections import Progress, WayOption
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
     from psclust.reach.ssh.ssh_hosts import SshHosts
     from psclust.reach.ssh.tunnel import SshTunnel
-    from psclust.reach.way_option import WayOption
     from psclust.spec.cluster_file import ClusterFile
 
 OPTIONS: Sequence[WayOption] = ()

@@ -28,17 +28,19 @@ _POLL_S = 0.05
 
 class Entry(NamedTuple):
     """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`: below
-    the tree."""
+    the tree, with `/`; `source`: where the launcher has it, "" here; `size`: bytes."""
 
     path: str
+    source: str
     size: int
     executable: bool
     digest: str | None
-    link: str | None
+    link: str | None = None
 
 
 class Tree(NamedTuple):
-    """A folder as it is to be here. `root`: where the launcher has it, which may be here too."""
+    """A folder as it is to be here. `digest`: equal for folders with the same content; `root`:
+    where the launcher has it, which may be here too."""
 
     name: str
     digest: str

@@ -1,4 +1,4 @@
-"""Forwarded ports whose SSH connection is lost."""
+"""Tunnels whose SSH connection is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from psclust.reach.ssh.port_forward import Forward
+from psclust.reach.ssh.tunnel import SshTunnel
+from psclust.spec.cluster import Host
 from psclust.testing.wait import PATIENCE_S, wait_until
 
 
@@ -27,7 +28,10 @@ class LostChannel:
     sendall = close = lambda self, *arguments: self._send_eof()
 
 
-class LostTransport:
+class LostTunnel(SshTunnel):
+    def _transport(self) -> Any:
+        return self
+
     def open_channel(self, *arguments: Any, **options: Any) -> LostChannel:
         return LostChannel()
 
@@ -38,12 +42,12 @@ def test_a_lost_connection_closes_its_clients_without_a_traceback(
     raised: list[object] = []
     before = set(threading.enumerate())
     monkeypatch.setattr(threading, "excepthook", raised.append)
-    forward = Forward(LostTransport(), ("127.0.0.1", 1))
-    port = int(forward.address.partition(":")[2])
+    tunnel = LostTunnel(Host("h1"), ("127.0.0.1", 1))
+    port = int(tunnel.address.partition(":")[2])
     for words in (b"", b"more than nothing"):
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
             client.sendall(words)
             assert client.recv(1) == b""
-    forward.close()
+    tunnel.close()
     wait_until(lambda: set(threading.enumerate()) <= before, what="the end of all threads")
     assert raised == []
