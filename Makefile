@@ -10,6 +10,9 @@ TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd mu
 # Tests wait more than they compute: one more process than there are cores.
 SPREAD := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist worksteal
 
+# As pip does for users: tests start psclust some thousand times, and Python may be told to write no bytecode by itself.
+COMPILED = $(BIN)/python -m compileall -q psclust
+
 .PHONY: demo test test-long test-versions bench pictures docs wheel check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
@@ -17,10 +20,12 @@ demo: system $(VENV)/.demo
 
 test: system test-system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+	$(COMPILED)
 	$(BIN)/python -m pytest -m "not long" $(SPREAD)
 
 # The rest: every combination, and what takes scale or time; properties of some forty kinds of input on more than 100,000 random cases.
 test-long: system test-system $(VENV)/.test
+	$(COMPILED)
 	$(BIN)/python -m pytest -m "long and not versions" $(SPREAD)
 	PSCLUST_EXAMPLES=3000 $(BIN)/python -m pytest -m "not long" $(SPREAD) tests/*/test_random_*.py
 
@@ -32,7 +37,7 @@ test-versions: system test-system
 # rows in five minutes, beside the numbers of docs/performance.md.
 bench: system test-system $(VENV)/.test
 	$(BIN)/pip install -q -e ".[bench]"
-	$(BIN)/python -m compileall -q psclust  # as pip does for users
+	$(COMPILED)
 	$(BIN)/python benchmarks/suite.py $(bench)
 
 # What the examples learn, a report and a recorded terminal, in docs/pictures/: about five minutes.

@@ -131,6 +131,7 @@ def test_nobody_else_takes_part(far: CommandBed, hosts: HostBed) -> None:
     far.done("down")
 
 
+@pytest.mark.long
 @isolated
 def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
     far: CommandBed, hosts: HostBed
@@ -152,6 +153,7 @@ def test_it_goes_on_when_a_link_was_cut_and_a_forwarder_killed(
     far.done("down")
 
 
+@pytest.mark.long
 def test_bare_servers_are_dialled_on_the_machine_that_called_up(
     far: CommandBed, hosts: HostBed
 ) -> None:

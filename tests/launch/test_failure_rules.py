@@ -10,7 +10,6 @@ import pytest
 from beds.command import CommandBed, Running, typed
 from beds.hosts import HostBed
 from beds.scripts import FLAGS, MODEL, SERVE
-from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -170,7 +169,8 @@ def test_with_fail_the_death_of_a_ps_is_the_first_cause(bed: CommandBed) -> None
     assert (status.text or "").endswith("; on_ps_failure: fail")
 
 
-@pytest.mark.parametrize("sync", [*longer(False), True], ids=["async", "sync"])
+@pytest.mark.long
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 def test_a_session_of_tensorflow_1_starts_again_from_its_checkpoint(
     bed: CommandBed, sync: bool
 ) -> None:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 hosts = hosts_of_file(3)
 
 
-@in_ways("between-graph --async")
+@in_ways()
 def test_two_six_three_workers_use_each_example_once_an_epoch(bed: CommandBed, way: str) -> None:
     _grows_and_shrinks(growing(bed, way), way)
 

@@ -56,8 +56,8 @@ if os.path.exists("without"):
         ("between-graph", "sync", "float32", "", "", "", ""),
         ("between-graph", "async", "int8", "server: python", "", INT8, ""),
         ("between-graph", "sync", "int8", WITHOUT, "", "", "ps:"),
-        ("in-graph", "sync", "int8", "", WITHOUT, "", "worker:"),
         *longer(
+            ("in-graph", "sync", "int8", "", WITHOUT, "", "worker:"),
             ("between-graph", "async", "int8", "", "", INT8, ""),
             ("between-graph", "sync", "int8", "", "", INT8, ""),
             ("in-graph", "sync", "int8", "", "", INT8, ""),
@@ -98,12 +98,13 @@ def test_they_are_used_where_all_tasks_have_them(
         assert f"kernels are missing on {lacking}" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replication", "update", "clients"),
     [
         ("between-graph", "async", ["worker:0", "worker:1"]),
-        pytest.param("between-graph", "sync", ["worker:0"], marks=pytest.mark.long),
-        pytest.param("in-graph", "async", ["client:0"], marks=pytest.mark.long),
+        ("between-graph", "sync", ["worker:0"]),
+        ("in-graph", "async", ["client:0"]),
     ],
 )
 def test_training_goes_on_with_a_ps_that_comes_back_without_them(

@@ -77,6 +77,7 @@ def kept(bed: CommandBed, environment: Path) -> Path:
     return Path(result_file(build, str(Path(bed.environ["XDG_CACHE_HOME"]) / "psclust")))
 
 
+@pytest.mark.long
 def test_it_is_tested_once_and_all_that_fits_is_used(
     made_up: CommandBed, environment: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_seconds_are_those_of_the_links_that_doctor_measured(bed: CommandBed) -> None:
     keep_links(bed.state, [Link(("nowhere1", "nowhere2"), 0.0941, 0.001, time.time())])
     bed.write("mine.py", PROGRAM)

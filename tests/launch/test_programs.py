@@ -52,6 +52,7 @@ def test_the_recovery_wait_can_be_left_alone(bed: CommandBed) -> None:
     assert "worker:0 | recovery wait 30 30" in bed.done("up")
 
 
+@pytest.mark.long
 def test_a_script_told_by_environment_templates_with_a_supervisor(bed: CommandBed) -> None:
     bed.write("train.py", SUPERVISOR)
     env = "--env CLUSTER_SPEC={cluster} --env JOB_NAME={job_name} --env TASK_INDEX={task_index}"
@@ -80,6 +81,7 @@ def test_a_tf2_script_that_starts_its_own_servers_on_ps_and_workers(bed: Command
     assert bed.wait_for("worker:1", "stopped")
 
 
+@pytest.mark.long
 def test_bare_servers_are_dialled_by_another_client_and_listen_on_one_interface(
     bed: CommandBed,
 ) -> None:
@@ -126,6 +128,7 @@ def test_an_interpreter_without_tensorflow_is_a_sentence(bed: CommandBed) -> Non
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_python_servers_serve_too(bed: CommandBed) -> None:
     bed.write(
         "psclust.yaml", "jobs: {ps: {count: 1, server: python}, worker: {count: 1, server: python}}"
@@ -207,6 +210,7 @@ def test_a_late_session_does_not_hang_on_a_worker_that_has_ended_well(bed: Comma
     assert [(task.phase, task.exit_code) for task in bed.status().tasks] == [("done", 0)] * 2
 
 
+@pytest.mark.long
 def test_a_script_that_names_keras_is_forked_with_it(bed: CommandBed) -> None:
     bed.write(
         "train.py",

@@ -44,7 +44,7 @@ def test_a_script_gets_usr1_while_its_servers_answer(bed: CommandBed) -> None:
 
 
 @pytest.mark.tensorflow
-@in_all_four_ways(cheap=("between-graph", "--sync"))
+@in_all_four_ways()
 def test_a_training_ends_with_a_checkpoint_and_resumes_from_it(
     bed: CommandBed, replication: str, update: str
 ) -> None:

@@ -90,7 +90,7 @@ def test_a_training_on_hosts_goes_on_with_other_counts(far: CommandBed, hosts: H
     far.done("down")
 
 
-@pytest.mark.parametrize("keys", ["", "encrypt: false\n"])
+@pytest.mark.parametrize("keys", ["", pytest.param("encrypt: false\n", marks=pytest.mark.long)])
 def test_a_host_joins_with_workers_and_another_one_leaves(
     far: CommandBed, hosts: HostBed, keys: str
 ) -> None:
@@ -128,7 +128,8 @@ def test_a_host_that_joins_as_a_spare_changes_no_task(far: CommandBed, hosts: Ho
     far.done("down")
 
 
-@pytest.mark.parametrize("update", ["--async", pytest.param("--sync", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("update", ["--async", "--sync"])
 def test_workers_of_a_host_that_joins_train_with_the_others(
     far: CommandBed, hosts: HostBed, update: str
 ) -> None:

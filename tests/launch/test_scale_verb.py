@@ -66,6 +66,7 @@ def test_a_worker_that_joins_and_fails_at_once_ends_nothing(bed: CommandBed) -> 
     assert bed.wait_for_end().ok
 
 
+@pytest.mark.long
 def test_two_at_once_are_made_one_after_the_other(bed: CommandBed) -> None:
     before = up(bed, ELASTIC)
     for counts in ((6, 3), (4, 1), (2, 5)):
@@ -199,6 +200,7 @@ def test_scripts_and_bare_servers_are_not_scaled(bed: CommandBed) -> None:
     bed.done("down")
 
 
+@pytest.mark.long
 def test_a_training_resumes_at_the_same_step_with_other_counts(bed: CommandBed) -> None:
     growing(bed, "between-graph --async", ps=1, epochs=1000, input="sharded")
     says(bed, "worker:0", "step ")

@@ -12,7 +12,7 @@ from psclust.testing.wait import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
-@in_ways("between-graph --sync")
+@in_ways()
 def test_a_training_goes_on_without_a_worker(bed: CommandBed, way: str) -> None:
     jobs = {"ps": 1, "worker": {"count": 3, "min": 2}}
     run = growing(bed, way, jobs=jobs, restart={"max": 0}, examples=1500)

@@ -56,6 +56,7 @@ def test_the_second_of_two_tasks_that_take_one_address_fails(bed: CommandBed) ->
     assert "Could not start gRPC server" in said
 
 
+@pytest.mark.long
 def test_a_second_run_with_the_same_written_addresses_fails_and_leaves_the_first_alone(
     bed: CommandBed,
 ) -> None:

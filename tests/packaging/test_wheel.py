@@ -115,6 +115,7 @@ def test_the_sdist_has_what_a_wheel_is_built_from_and_no_tests(built: Path) -> N
     assert {name for name in names if name.startswith("tests")} == set()
 
 
+@pytest.mark.long
 def test_installed_without_a_compiler_it_trains_at_full_speed(
     wheel: Path, bed: CommandBed, environment: Path
 ) -> None:

@@ -41,6 +41,7 @@ def log(pods: CommandBed, task: str, attempt: int) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_spare_pods_become_workers_and_the_worker_of_a_drained_one_leaves_for_another(
     kube: KubeServer, pods: CommandBed, tmp_path: Path

@@ -119,6 +119,7 @@ def says_done(pod: Pod) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs_end(
     tmp_path: Path,

@@ -15,7 +15,6 @@ import toys
 from fork_training import Training
 from ways import Start, Train
 
-from beds.tiers import longer
 from psclust.errors import PsclustError
 from psclust.testing.wait import wait_until
 from psclust.train.between_graph import chief
@@ -35,8 +34,9 @@ def _stop_chief_until_the_other_has_ended(cluster: Any) -> int:
     return int(chief)
 
 
+@pytest.mark.long
 # The marks of the ends are on the first ps.
-@pytest.mark.parametrize("lost", ["ps:0", *longer("ps:1")])
+@pytest.mark.parametrize("lost", ["ps:0", "ps:1"])
 def test_what_a_lost_ps_had_of_a_replica_that_has_ended_is_trained_again(
     processes: Start, lost: str
 ) -> None:

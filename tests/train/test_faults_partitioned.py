@@ -28,15 +28,16 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return read_checkpoint(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replication", "victim"),
     [
         ("between-graph", "ps:1"),
-        pytest.param("between-graph", "ps:0", marks=pytest.mark.long),
-        pytest.param("between-graph", "worker:1", marks=pytest.mark.long),
-        pytest.param("between-graph", "worker:0", marks=pytest.mark.long),
-        pytest.param("in-graph", "ps:1", marks=pytest.mark.long),
-        pytest.param("in-graph", "worker:1", marks=pytest.mark.long),
+        ("between-graph", "ps:0"),
+        ("between-graph", "worker:1"),
+        ("between-graph", "worker:0"),
+        ("in-graph", "ps:1"),
+        ("in-graph", "worker:1"),
     ],
 )
 def test_the_weights_are_those_of_one_process(

@@ -14,7 +14,6 @@ from handed_out import SIZE, counted, program
 from ways import ALONE, Start, ways
 
 import psclust
-from beds.tiers import longer
 from psclust.errors import PsclustError, UsageError
 from psclust.testing.wait import wait_until
 from psclust.train.config import TrainConfig
@@ -100,11 +99,14 @@ def test_workers_come_and_go_while_the_others_train(start: Start) -> None:
     assert "restored" not in training.log("worker:0")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replication", "before", "after"),
     [
         ("between-graph", 3, 1),
-        *longer(("between-graph", 2, 3), ("in-graph", 2, 3), ("in-graph", 3, 1)),
+        ("between-graph", 2, 3),
+        ("in-graph", 2, 3),
+        ("in-graph", 3, 1),
     ],
 )
 def test_all_leave_together_and_others_go_on_with_the_live_variables(
@@ -123,6 +125,7 @@ def test_all_leave_together_and_others_go_on_with_the_live_variables(
     assert "restored" not in training.log(clients[0])
 
 
+@pytest.mark.long
 def test_one_that_leaves_before_its_first_step_is_missed_by_nobody(start: Start) -> None:
     training = start("between-graph", False, workers_at_first=1)
     training.reach("worker:0", 10)
@@ -143,6 +146,7 @@ def _listens(pid: int) -> bool:
     return bool(caught >> (signal.SIGUSR2 - 1) & 1)
 
 
+@pytest.mark.long
 def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(start: Start) -> None:
     training = start("between-graph", True, workers_at_first=2)
     training.reach("worker:0", 15)
@@ -157,6 +161,7 @@ def test_one_whose_step_a_dead_one_does_not_end_leaves_all_the_same(start: Start
     assert "restored" not in training.log("worker:0")
 
 
+@pytest.mark.long
 def test_a_part_of_the_dead_is_left_as_it_is_where_none_may_be_used_twice(
     start: Start,
 ) -> None:
@@ -176,6 +181,7 @@ def test_each_replica_has_its_own_parts_where_they_are_not_handed_out(
     assert trained.positions == [40, 40]
 
 
+@pytest.mark.long
 def test_a_later_training_goes_on_with_the_parts_that_are_left(
     train_here: Callable[..., Any],
 ) -> None:

@@ -16,7 +16,6 @@ import tensorflow as tf
 from handed_out import counted
 from ways import Start, ways
 
-from beds.tiers import longer
 from psclust.placement.home import VARIABLES, VariablesHome
 from psclust.replication.private_tensorflow import set_slice
 from psclust.spec.cluster import ClusterSpec, Task
@@ -232,9 +231,10 @@ def test_a_training_goes_on_where_it_was_on_more_and_on_fewer_ps(
     assert _counts(training) == {1}
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("lost", ["before", *longer("after")])
+@pytest.mark.parametrize("lost", ["before", "after"])
 def test_a_ps_that_is_lost_takes_the_training_back_to_the_checkpoint(
     processes: Start, tmp_path: Path, free_cluster: Callable[..., ClusterSpec], lost: str
 ) -> None:
@@ -257,6 +257,7 @@ def test_a_ps_that_is_lost_takes_the_training_back_to_the_checkpoint(
     assert _counts(training) == {1}
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.tensorflow
 def test_a_chief_that_dies_as_the_variables_move_begins_again(

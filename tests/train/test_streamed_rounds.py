@@ -120,6 +120,7 @@ def _one_dies(processes: Start, program: str, mortal: str, mark: Path) -> Any:
     return cluster
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_gradient_of_a_task_that_was_thought_dead_leaves_no_trace(
     train_here: Train, processes: Start
@@ -151,6 +152,7 @@ def test_a_worker_that_is_killed_between_its_steps_finds_the_differences_of_the_
     cluster.end_well()
 
 
+@pytest.mark.long
 def test_copies_are_what_their_ps_have_sent(train_here: Train) -> None:
     first = train_here(wide.trained, folder="first", max_steps=1)
     _is_near(train_here(wide.trained), train_here(wide.rounded, "between-graph", sync=True), first)
