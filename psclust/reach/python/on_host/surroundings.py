@@ -18,16 +18,11 @@ from typing import Any, BinaryIO
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 _SIOCGIFADDR = 0x8915
 _SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
-# A port as psclust reserves it, and a server that asks for it on every interface.
+# A server that asks for every interface.
 _BIND = """
 import os, socket
-reserved = socket.socket()
-reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-reserved.bind(("127.0.0.1", 0))
-port = reserved.getsockname()[1]
-os.environ["PSCLUST_PORT"] = str(port)
 server = socket.socket()
-server.bind(("0.0.0.0", port))
+server.bind(("0.0.0.0", int(os.environ["PSCLUST_PORT"])))
 print(server.getsockname()[0])
 """
 
@@ -88,12 +83,15 @@ def _shim(library: bytes, cache: str) -> str:
     """The address that a server gets if it asks for every interface and the shim narrows that to
     127.0.0.1."""
     os.makedirs(cache, mode=0o700, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=cache, suffix=".so") as file:
+    with tempfile.NamedTemporaryFile(dir=cache, suffix=".so") as file, socket.socket() as reserved:
         file.write(library)
         file.flush()
+        # As psclust reserves ports.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(("127.0.0.1", 0))
+        told = {"PSCLUST_BIND": "127.0.0.1", "PSCLUST_PORT": str(reserved.getsockname()[1])}
         return _output_of(
-            [sys.executable, "-c", _BIND],
-            {**os.environ, "LD_PRELOAD": file.name, "PSCLUST_BIND": "127.0.0.1"},
+            [sys.executable, "-c", _BIND], {**os.environ, "LD_PRELOAD": file.name, **told}
         ).strip()
 
 
