@@ -101,11 +101,14 @@ def _open_streams(unbuffered: bool) -> None:
 
 
 def _stream(descriptor: int, errors: str | None, unbuffered: bool) -> io.TextIOWrapper:
-    mode, buffered = ("w", io.BufferedWriter) if descriptor else ("r", io.BufferedReader)
+    mode = "w" if descriptor else "r"
     raw = io.FileIO(descriptor, mode, closefd=False)
     raw.name = ("<stdin>", "<stdout>", "<stderr>")[descriptor]
-    # The interpreter itself passes the raw file of an output under -u.
-    binary: Any = raw if descriptor and unbuffered else buffered(raw)
+    binary: Any = raw
+    if not descriptor:
+        binary = io.BufferedReader(raw)
+    elif not unbuffered:  # the interpreter itself passes the raw file under -u
+        binary = io.BufferedWriter(raw)
     stream = io.TextIOWrapper(
         binary,
         sys.stdout.encoding,
