@@ -111,7 +111,7 @@ def pod_spec(
     limits = {name: quantity for name, quantity in requests.items() if name != "cpu"}
     volumes = [(f"volume-{number}", *each) for number, each in enumerate(settings.volumes.items())]
     container = {"name": CONTAINER, "image": settings.image, **container} | _without_empty(
-        envFrom=[{"secretRef": {"name": name}} for name in settings.secrets],
+        envFrom=[{"secretRef": {"name": name}} for name in settings.secrets or ()],
         resources=_without_empty(requests=requests, limits=limits),
         volumeMounts=[{"name": name, "mountPath": path} for name, _, path in volumes],
     )
