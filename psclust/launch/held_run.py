@@ -219,11 +219,17 @@ def listen_for_metrics(place: str | None) -> Iterator[int | None]:
     try:
         listener = socket.create_server(address)
     except OSError as error:
-        holder = port_holder(int(port)) if error.errno == errno.EADDRINUSE else None
-        by = f" by {holder}" if holder else ""
+        shown = f"metrics: {address[0]}:{port}"
+        if error.errno == errno.EADDRINUSE:
+            holder = port_holder(int(port))
+            by = f" by {holder}" if holder else ""
+            raise StartError(
+                f"{shown} is already in use{by}. Stop that process, "
+                "or choose another port (--metrics)."
+            ) from None
         raise StartError(
-            f"metrics: {address[0]}:{port}: cannot listen there ({error.strerror}{by}). "
-            "Name a free port and an address of this machine (--metrics)."
+            f"{shown}: cannot listen there ({error.strerror}). "
+            "Name a free port and an address of this machine."
         ) from None
     with listener:
         yield listener.fileno()

@@ -15,7 +15,7 @@ import psclust
 from beds.hosts import BedHost
 from beds.plans import program_plan
 from psclust.agent import agent_pb2 as pb
-from psclust.agent.access import channel_credentials, server_name
+from psclust.agent.access import server_name
 from psclust.agent.agent_calls import agent_stub
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
@@ -173,7 +173,9 @@ def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
     credentials = (
         grpc.ssl_channel_credentials(authority)
         if identity is None
-        else channel_credentials(identity)
+        else grpc.ssl_channel_credentials(
+            authority, identity.key.encode(), identity.certificate.encode()
+        )
     )
     options = [("grpc.ssl_target_name_override", server_name("h1")), ("grpc.enable_http_proxy", 0)]
     return grpc.secure_channel(agent.target, credentials, options=options)

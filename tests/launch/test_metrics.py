@@ -122,8 +122,8 @@ def test_a_port_in_use_is_refused_before_anything_starts(bed: CommandBed) -> Non
         port = taken.getsockname()[1]
         said = bed.fails(3, "up", "--ps", "1", "--metrics", str(port))
         assert re.fullmatch(
-            rf"psclust: metrics: 127.0.0.1:{port}: cannot listen there "
-            r"\(Address already in use by .* \(pid \d+\)\)\. Name a free port .*\n",
+            rf"psclust: metrics: 127.0.0.1:{port} is already in use by .* \(pid \d+\)\. "
+            r"Stop that process, or choose another port .*\n",
             said,
         )
         assert not bed.run_folder().supervisor_log.exists()

@@ -282,17 +282,17 @@ def container_status(state: Mapping[str, Any], *, ready: bool = False) -> Mappin
 def _tls(authority: Authority) -> ssl.SSLContext:
     """Both sides show a certificate."""
     own = authority.agent(_NAME)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=own.authority.decode())
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=own.authority)
     context.verify_mode = ssl.CERT_REQUIRED
     with tempfile.NamedTemporaryFile() as file:
-        file.write(own.key + own.certificate)
+        file.write((own.key + own.certificate).encode())
         file.flush()
         context.load_cert_chain(file.name)
     return context
 
 
-def _encoded(pem: bytes) -> str:
-    return base64.b64encode(pem).decode()
+def _encoded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
 
 
 def _failure(status: int, message: str) -> web.Response:

@@ -20,7 +20,7 @@ from psclust.errors import HostError
 from psclust.pods.agent_pods import pod_objects
 from psclust.reach.kubernetes.kube_api import KubeApi, KubeLocation
 from psclust.reach.kubernetes.kube_hosts import KubeHosts
-from psclust.reach.run_command import run
+from psclust.reach.run_to_end import run
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_keys import Kubernetes

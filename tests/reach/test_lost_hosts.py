@@ -13,7 +13,7 @@ from beds.processes import words_of
 from psclust.errors import HostError
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
-from psclust.reach.run_command import run
+from psclust.reach.run_to_end import run
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.wait import PATIENCE_S, wait_until

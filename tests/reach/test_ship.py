@@ -20,7 +20,7 @@ from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host import store
 from psclust.reach.python.on_host.store import Tree
-from psclust.reach.run_command import run
+from psclust.reach.run_to_end import run
 from psclust.reach.ship.ship_folder import Shipped, ship, unship
 from psclust.reach.ship.shipped_files import package_tree, program_tree
 from psclust.reach.ssh.ssh_hosts import SshHosts

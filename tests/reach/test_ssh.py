@@ -21,7 +21,7 @@ from beds.hosts import HostBed
 from beds.sshd import find_program
 from psclust.errors import HostError, StartError
 from psclust.reach.fan_out import on_each
-from psclust.reach.run_command import run
+from psclust.reach.run_to_end import run
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.reach.ssh.tunnel import SshTunnel
 from psclust.spec.cluster import Host

@@ -258,9 +258,10 @@ def of_others(file):
 def all_wait():
     return all(stat.rpartition(")")[2].split()[0] == "S" for stat in of_others("stat"))
 
+from psclust.runtime.server_request import parse
 server = import_module(sys.argv[1])
 os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
-started = server.start(server.parse(sys.argv[2:]))
+started = server.start(parse(sys.argv[2:]))
 wait_until(all_wait, what="threads that have begun")
 # TensorFlow gives its request threads no name; gRPC's, some of which come and go, have names.
 print(of_others("comm").count(Path("/proc/self/comm").read_text()), flush=True)

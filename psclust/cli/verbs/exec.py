@@ -15,7 +15,7 @@ from psclust.cli.way_options import chosen_way, way_options
 from psclust.errors import PsclustError, UsageError
 from psclust.reach.connections import Connections
 from psclust.reach.fan_out import attempt_on_each
-from psclust.reach.run_command import run
+from psclust.reach.run_to_end import run
 from psclust.rundir.log_reader import lines_of
 
 
