@@ -43,7 +43,7 @@ for _name in [
 _EXAMPLES = os.environ.get("PSCLUST_EXAMPLES")
 settings.register_profile(
     "psclust",
-    max_examples=int(_EXAMPLES or 100),
+    max_examples=int(_EXAMPLES or 50),
     derandomize=_EXAMPLES is None,
     deadline=None,
     database=None,

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -34,9 +33,10 @@ def chaos(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("number", [*longer(1, 3), 4])
+@pytest.mark.parametrize("number", [1, 3, 4])
 def test_a_run_with_drawn_faults_keeps_its_promises(number: int) -> None:
     assert " 0 runs with a violation" in chaos("--seed", "1", "--case", str(number))
 

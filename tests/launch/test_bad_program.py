@@ -15,15 +15,15 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 TRAIN_TESTS = Path(__file__).parents[1] / "train"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mistake", "waiting", "sentence"),
     [
         ("nan_at=12", "--backup-workers 0", "the loss is nan"),
-        pytest.param(
+        (
             "batches=2",
             "--backup-workers 1",
             "the input of worker:2 has no batch at all",
-            marks=pytest.mark.long,
         ),
     ],
 )

@@ -146,6 +146,7 @@ def test_a_coordinator_that_loses_its_ps_fails_and_comes_back_from_its_checkpoin
     assert finish(bed, up) == {"chief:0": 2, "ps:0": 2, "worker:0": 1, "worker:1": 1}
 
 
+@pytest.mark.long
 def test_with_restart_all_a_coordinator_starts_again_with_all_servers(bed: CommandBed) -> None:
     up = coordinated(bed, "on_ps_failure: restart-all")
     bed.signal("ps:0")

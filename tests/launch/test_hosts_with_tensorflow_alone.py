@@ -132,7 +132,8 @@ def test_they_train_for_a_launcher_that_is_installed_without_tensorflow(
     assert "evaluation: accuracy" in said
 
 
-@pytest.mark.parametrize("preload", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("preload", [True, False])
 def test_why_knows_the_line_without_py_spy(
     bare: CommandBed, hosts: HostBed, *, preload: bool
 ) -> None:

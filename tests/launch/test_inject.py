@@ -89,6 +89,7 @@ def test_links_of_this_machine_are_left_alone(asleep: CommandBed) -> None:
     assert "--every 2: must be longer than --for 5" in said
 
 
+@pytest.mark.long
 @isolated
 def test_a_cut_host_heals_by_itself_even_if_the_command_dies(
     far: CommandBed, hosts: HostBed

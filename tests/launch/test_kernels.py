@@ -54,9 +54,9 @@ if os.path.exists("without"):
     ("replication", "update", "wire_dtype", "ps", "worker", "used", "lacking"),
     [
         ("between-graph", "sync", "float32", "", "", "", ""),
-        ("between-graph", "async", "int8", "server: python", "", INT8, ""),
         ("between-graph", "sync", "int8", WITHOUT, "", "", "ps:"),
         *longer(
+            ("between-graph", "async", "int8", "server: python", "", INT8, ""),
             ("in-graph", "sync", "int8", "", WITHOUT, "", "worker:"),
             ("between-graph", "async", "int8", "", "", INT8, ""),
             ("between-graph", "sync", "int8", "", "", INT8, ""),

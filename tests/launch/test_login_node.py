@@ -131,6 +131,7 @@ def test_down_ends_a_running_job_over_the_network_and_a_queued_one_by_scancel(
     slurm.run("scancel", first)
 
 
+@pytest.mark.long
 def test_a_job_that_is_gone_ends_its_run(login: CommandBed, slurm: SlurmBed) -> None:
     first = occupy(slurm)
     job = submit(login)
@@ -152,6 +153,7 @@ def test_a_job_that_is_gone_ends_its_run(login: CommandBed, slurm: SlurmBed) -> 
     login.done_here("down")
 
 
+@pytest.mark.long
 def test_an_array_is_a_run_for_each_of_its_tasks(login: CommandBed, slurm: SlurmBed) -> None:
     keys = (
         "jobs: {worker: 1}\nprogram: work.py\nargs: ['rate {array_task}']\n"

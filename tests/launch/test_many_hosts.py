@@ -168,6 +168,7 @@ def test_tasks_get_the_variables_that_are_passed_and_nobody_else_sees_them(
     far.done("down")
 
 
+@pytest.mark.long
 @isolated
 def test_agents_behind_closed_ports_are_reached_through_ssh(
     far: CommandBed, hosts: HostBed

@@ -95,6 +95,7 @@ def test_a_host_comes_back_to_a_detached_run_on_request(far: CommandBed, hosts: 
     assert far.wait_for_end().ok
 
 
+@pytest.mark.long
 @isolated
 def test_a_graph_that_knows_all_workers_is_made_anew_when_a_host_is_lost(
     far: CommandBed, hosts: HostBed

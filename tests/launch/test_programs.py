@@ -73,6 +73,7 @@ def test_a_coordinator_script_runs_in_the_chief_alone(bed: CommandBed, word: lis
     assert "chief:0  | task chief trained to True variable on /job:ps/replica:0/task:" in said
 
 
+@pytest.mark.long
 def test_a_tf2_script_that_starts_its_own_servers_on_ps_and_workers(bed: CommandBed) -> None:
     bed.write("train.py", OWN_SERVERS)
     said = bed.done("up", "--ps", "1", "--workers", "2", "train.py")
@@ -157,6 +158,7 @@ with tf.Session(server.target) as s:
 """
 
 
+@pytest.mark.long
 def test_free_job_names_addresses_fixed_in_the_script_and_a_folder_of_its_own(
     bed: CommandBed,
 ) -> None:

@@ -56,10 +56,11 @@ def test_lines_from_hosts_have_the_times_of_this_machine(far: CommandBed, hosts:
     assert 0.15 < second - first < ended - began
 
 
+@pytest.mark.long
 # One with flags is in the test of proxies.
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG],
+    [CLASSIC, TOLD_BY_TF_CONFIG],
     ids=["classic flags", "TF_CONFIG"],
 )
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:

@@ -115,6 +115,7 @@ def test_a_host_joins_with_workers_and_another_one_leaves(
     assert far.wait_for_end().ok
 
 
+@pytest.mark.long
 def test_a_host_that_joins_as_a_spare_changes_no_task(far: CommandBed, hosts: HostBed) -> None:
     elastic(far, "h1:2,h2:1")
     before = {task: entry.pid for task, entry in there(far).items()}

@@ -85,6 +85,7 @@ def test_two_at_once_are_made_one_after_the_other(bed: CommandBed) -> None:
     assert bed.wait_for_end().ok
 
 
+@pytest.mark.long
 def test_a_second_up_scales_as_well(bed: CommandBed) -> None:
     before = up(bed, ELASTIC)
     assert "+ worker:2" in bed.done("up", "--workers", "3")
@@ -99,6 +100,7 @@ def test_a_second_up_scales_as_well(bed: CommandBed) -> None:
     bed.run("down")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("way", "client"), [("update: sync", "worker:0"), ("replication: in-graph", "client:0")]
 )

@@ -23,7 +23,7 @@ _FOUND = (
 
 
 @pytest.mark.tensorflow
-@in_all_four_ways(cheap=("between-graph", "--async"))
+@in_all_four_ways()
 def test_the_digits_are_learned_on_four_nodes(
     job: CommandBed, replication: str, update: str
 ) -> None:

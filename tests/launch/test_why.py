@@ -73,6 +73,7 @@ def end(bed: CommandBed) -> None:
     bed.done("down")
 
 
+@pytest.mark.long
 def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed) -> None:
     held = bed.write("step-1", "")
     port = free_ports(1)

@@ -146,19 +146,19 @@ signal.signal(signal.SIGTERM, leave)
 """
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("end", "phase", "code", "says"),
     [
         ("server.join()", "serving", 0, "leaves"),
-        pytest.param(
+        (
             "open(os.environ['READY'], 'w').write('ready')\nwhile True: time.sleep(0.1)",
             "ready",
             0,
             "leaves",
-            marks=pytest.mark.long,
         ),
-        pytest.param("", "finished", -signal.SIGTERM, "serves", marks=pytest.mark.long),
+        ("", "finished", -signal.SIGTERM, "serves"),
     ],
 )
 def test_a_script_that_traps_sigterm_ends_by_its_own_handler(

@@ -29,6 +29,7 @@ from servers import (
 )
 
 import psclust
+from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
@@ -274,7 +275,7 @@ os._exit(0)
     platform.machine() != "x86_64",
     reason="elsewhere the shim leaves the number of threads as it is",
 )
-@pytest.mark.parametrize("module", [SERVER, PYTHON_SERVER])
+@pytest.mark.parametrize("module", [SERVER, *longer(PYTHON_SERVER)])
 def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(
     shim: Path, ports: Ports, module: str
 ) -> None:

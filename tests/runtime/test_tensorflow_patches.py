@@ -54,7 +54,8 @@ print("left:", os.listdir(tempfile.gettempdir()))
 """
 
 
-@pytest.mark.parametrize("started", ["tensorflow", pytest.param("plain", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("started", ["tensorflow", "plain"])
 def test_a_converted_function_leaves_no_file_and_shows_its_lines(
     started: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

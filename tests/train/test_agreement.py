@@ -35,7 +35,7 @@ def test_another_order_of_creation_is_the_same_model(
     np.testing.assert_allclose(trained.values["bias"], alone.values["bias"], rtol=1e-4)
 
 
-@replications("between-graph")
+@replications()
 def test_functions_on_the_device_of_a_variable_train_where_the_policy_put_it(
     train_here: Train, replication: str
 ) -> None:

@@ -15,7 +15,6 @@ from ways import Train, replications, ways
 
 import psclust
 from beds.graphs import build
-from beds.tiers import longer
 from psclust.placement.partition import Cut
 from psclust.placement.placement_settings import NONE, PlacementSettings
 from psclust.replication.device_layout import Decided
@@ -117,8 +116,8 @@ def test_the_weights_are_those_of_one_process(
     near(alone, trained, *NAMES, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", ["AdamOptimizer", *longer("MomentumOptimizer")])
-@replications("in-graph")
+@pytest.mark.parametrize("optimizer", ["AdamOptimizer", "MomentumOptimizer"])
+@replications()
 def test_so_are_those_of_a_model_in_shards_of_few_bytes(
     train_here: Train, replication: str, optimizer: str
 ) -> None:
@@ -128,14 +127,13 @@ def test_so_are_those_of_a_model_in_shards_of_few_bytes(
     near(train_here(program), trained, "weights", "words", "bias")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "then"),
     [
         (PlacementSettings("balanced", max_shard_bytes=NONE), PlacementSettings()),
-        *longer(
-            (PlacementSettings(), PlacementSettings(max_shard_bytes=NONE)),
-            (PlacementSettings(max_shard_bytes=300_000), PlacementSettings()),
-        ),
+        (PlacementSettings(), PlacementSettings(max_shard_bytes=NONE)),
+        (PlacementSettings(max_shard_bytes=300_000), PlacementSettings()),
     ],
     ids=["from the default before", "to whole variables", "from a size"],
 )

@@ -75,6 +75,7 @@ def test_a_worker_that_dies_leaves_its_part_to_its_successor(start: Start) -> No
     assert _counts(training) == {1}
 
 
+@pytest.mark.long
 def test_a_lost_ps_takes_the_parts_back_to_the_checkpoint(start: Start) -> None:
     training = start("between-graph", False, save_seconds=0.3)
     training.reach("worker:0", 60)

@@ -100,10 +100,14 @@ _REFUSES = r"(?s)Traceback.*not this input.*"
 @pytest.mark.parametrize(
     ("program", "legacy", "exit_code", "says"),
     [
-        ("keras", "0", 2, _OF_KERAS),
         ("own", "1", 2, _OWN),
-        ("refuses", "0", 1, _REFUSES),
-        *longer(("keras", "1", 2, _OF_KERAS), ("own", "0", 2, _OWN), ("refuses", "1", 1, _REFUSES)),
+        *longer(
+            ("own", "0", 2, _OWN),
+            ("keras", "0", 2, _OF_KERAS),
+            ("keras", "1", 2, _OF_KERAS),
+            ("refuses", "0", 1, _REFUSES),
+            ("refuses", "1", 1, _REFUSES),
+        ),
     ],
 )
 def test_a_mistake_in_a_layer_is_one_sentence_with_its_cause(

@@ -86,6 +86,7 @@ def _converted() -> None:
     print(sum(name.startswith("__autograph_generated_file") for name in sys.modules))
 
 
+@pytest.mark.long
 def test_of_psclusts_own_functions_only_one_is_converted() -> None:
     """A second of each start of a worker went there."""
     code = f"import sys; sys.path[:0] = {sys.path!r}; import {__name__} as me; me._converted()"

@@ -60,7 +60,7 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
         schedules.cosine(1.0, 0, 0)
 
 
-@ways(ALONE, ("in-graph", False))
+@ways(ALONE)
 def test_every_replication_follows_the_schedule(
     train_here: Train, replication: str | None, sync: bool
 ) -> None:
