@@ -78,7 +78,7 @@ def test_hooks_are_called_around_every_step(
     assert len(runs) == 20 * clients
     assert len([entry for entry in log if entry.startswith("chief run")]) == 20
     assert f"chief end at {trained.step}" in log
-    assert (set(runs) == {"all run in tower 0"}) is (replication == "in-graph" and not sync)
+    assert (set(runs) == {"all run in tower_0"}) is (replication == "in-graph" and not sync)
 
 
 @ways(ALONE, ("between-graph", True))
