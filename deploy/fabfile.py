@@ -28,7 +28,7 @@ from psclust.reach.doctor.finding import refuse_problems
 from psclust.reach.doctor.quick_checks import quick
 from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, gather_facts
-from psclust.reach.run_command import run
+from psclust.reach.run_to_end import run
 from psclust.reach.ways import connect
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster_file import ClusterFile
