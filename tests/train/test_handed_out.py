@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from handed_out import SIZE, counted, program
+from handed_out import BATCH, SIZE, counted, program
 from ways import ALONE, Start, ways
 
 import psclust
@@ -38,6 +39,13 @@ def test_every_example_is_used_once_an_epoch(
 
 def _counts(training: Any) -> set[int]:
     return counted(_ended(training).values)
+
+
+def _all_but_steps_that_died(training: Any, deaths: int) -> bool:
+    """Whether all examples were used once, but for one batch of each death of an asynchronous
+    worker: it may count without its update, or be used again."""
+    used = np.asarray(_ended(training).values["counts"]).round()
+    return set(used) <= {0, 1, 2} and np.count_nonzero(used != 1) <= deaths * BATCH
 
 
 def _ended(training: Any) -> Any:
@@ -72,7 +80,7 @@ def test_a_worker_that_dies_leaves_its_part_to_its_successor(start: Start) -> No
         training.replace("worker:1")
     training.reach("worker:0", 70)
     training.replace("worker:0")
-    assert _counts(training) == {1}
+    assert _all_but_steps_that_died(training, 3)
 
 
 @pytest.mark.long
@@ -221,7 +229,7 @@ def test_a_worker_that_is_gone_for_good_leaves_its_part_to_others(start: Start) 
     training.reach("worker:2", 30)
     training.kill("worker:2")
     del training.clients["worker:2"]
-    assert _counts(training) == {1}
+    assert _all_but_steps_that_died(training, 1)
     assert "worker:2 has not been heard of for 45 s" in training.log("worker:0")
 
 
