@@ -136,6 +136,7 @@ def test_a_coordinator_goes_on_when_a_worker_dies_twice_and_comes_back(bed: Comm
     assert finish(bed, up) == {"chief:0": 1, "ps:0": 1, "worker:0": 1, "worker:1": 3}
 
 
+@pytest.mark.long
 def test_a_coordinator_that_loses_its_ps_fails_and_comes_back_from_its_checkpoint(
     bed: CommandBed,
 ) -> None:

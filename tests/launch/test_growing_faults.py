@@ -18,6 +18,7 @@ def _workers(run: Growing) -> int:
     return sum(task.task.startswith("worker") for task in run.bed.status().tasks)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_scale_and_the_change_is_made_all_the_same(bed: CommandBed) -> None:
     run = growing(bed, "between-graph --async", examples=1000)
     scaling = bed.start("scale", "worker=1")

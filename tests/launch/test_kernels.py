@@ -54,8 +54,8 @@ if os.path.exists("without"):
     ("replication", "update", "wire_dtype", "ps", "worker", "used", "lacking"),
     [
         ("between-graph", "sync", "float32", "", "", "", ""),
-        ("between-graph", "sync", "int8", WITHOUT, "", "", "ps:"),
         *longer(
+            ("between-graph", "sync", "int8", WITHOUT, "", "", "ps:"),
             ("between-graph", "async", "int8", "server: python", "", INT8, ""),
             ("in-graph", "sync", "int8", "", WITHOUT, "", "worker:"),
             ("between-graph", "async", "int8", "", "", INT8, ""),

@@ -12,6 +12,7 @@ from on_hosts import PATIENT, isolated, left, write_file
 
 from beds.command import CommandBed, typed
 from beds.hosts import BedHost, HostBed
+from beds.tiers import longer
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -188,7 +189,7 @@ def test_agents_behind_closed_ports_are_reached_through_ssh(
             host.run("nft", "delete", "table", "inet", "fence")
 
 
-@pytest.mark.parametrize("encrypt", ["--encrypt", "--no-encrypt"])
+@pytest.mark.parametrize("encrypt", ["--encrypt", *longer("--no-encrypt")])
 def test_no_port_of_a_task_answers_on_another_interface(
     far: CommandBed, hosts: HostBed, encrypt: str
 ) -> None:

@@ -38,6 +38,7 @@ def times_said(running: Running) -> int:
     return running.output.count("no line of output")
 
 
+@pytest.mark.long
 def test_who_has_ended_and_who_is_waited_for_is_said_once_and_taken_back(bed: CommandBed) -> None:
     bed.write("train.py", UNEVEN)
     up = bed.start("up", *UNEVEN_OPTIONS)

@@ -46,7 +46,7 @@ NOT_USED = "TensorFlow's wire is used, which takes more time and CPU: for psclus
 
 @pytest.mark.parametrize(
     ("replication", "update"),
-    [("between-graph", "async"), *longer(("between-graph", "sync"), ("in-graph", "sync"))],
+    longer(("between-graph", "async"), ("between-graph", "sync"), ("in-graph", "sync")),
 )
 def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(
     bed: CommandBed, replication: str, update: str

@@ -112,6 +112,7 @@ def test_an_update_that_a_chief_has_left_half_made_is_made_again(tally: Start) -
     assert (trained.step, trained.tally) == (400, [200.0, 200.0, 0.0, 0.0])
 
 
+@pytest.mark.long
 def test_a_worker_that_is_leaving_then_trains_again_what_was_lost(
     tally: Start, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def test_they_give_the_weights_of_one_process(
     same(train_here(program), train_here(program, "between-graph", sync=True))
 
 
+@pytest.mark.long
 def test_a_small_model_in_shards_gets_the_weights_of_one_process(
     train_here: Train,
 ) -> None:
@@ -57,7 +58,8 @@ def test_a_small_model_is_streamed_if_each_ps_has_shards_of_it(
 
 
 # The first is the chief's own.
-@pytest.mark.parametrize(("workers", "quitter"), [(3, 2), *longer((2, 1), (2, 0))])
+@pytest.mark.long
+@pytest.mark.parametrize(("workers", "quitter"), [(3, 2), (2, 1), (2, 0)])
 def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(
     train_here: Train, workers: int, quitter: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.tensorflow
 def test_every_case_names_tests_that_are_there() -> None:
