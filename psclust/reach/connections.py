@@ -47,8 +47,11 @@ class Connections(Protocol):
     def failures(self) -> Mapping[str, str]:
         """Host -> why it is not connected."""
 
-    def start(self, host: str, command: str, purpose: str) -> HostCommand:
-        """Start a line of the user's shell on `host`. `purpose`: see HostCommand."""
+    def start(
+        self, host: str, command: str, purpose: str, *, outlived: bool = False
+    ) -> HostCommand:
+        """Start a line of the user's shell on `host`. `purpose`: see HostCommand. outlived: what it
+        leaves behind, an agent, is to go on; a batch system ends that of any other command."""
 
     def address_of(self, host: str) -> str | None:
         """The IPv4 address at which `host` was reached; None where there is none."""

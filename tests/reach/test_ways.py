@@ -36,7 +36,9 @@ class Here:
     names: Sequence[str] = ("a", "b")
     failures: Mapping[str, str] = {}
 
-    def start(self, host: str, command: str, purpose: str) -> LocalProcess:
+    def start(
+        self, host: str, command: str, purpose: str, *, outlived: bool = False
+    ) -> LocalProcess:
         return LocalProcess(["sh", "-c", command], purpose)
 
     def address_of(self, host: str) -> str | None:

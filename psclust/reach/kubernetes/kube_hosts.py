@@ -20,7 +20,7 @@ class KubeHosts(ListedHosts):
         super().__init__("Kubernetes", hosts, partial=partial)
         self._api, self._cluster = api, cluster
 
-    def start(self, host: str, command: str, purpose: str) -> PodCommand:
+    def start(self, host: str, command: str, purpose: str, *, outlived: bool = False) -> PodCommand:
         """See `Connections.start`."""
         try:
             stream = self._api.exec(pod_name(self._cluster, host), ["sh", "-c", command])

@@ -114,9 +114,8 @@ class HostPython(AbstractContextManager["HostPython"]):
 
 def start_python(connections: Connections, host: str, interpreters: Sequence[str]) -> HostPython:
     """On a host, with the first of `interpreters` that exists there."""
-    return HostPython(
-        host, connections.start(host, remote_command(interpreters), _PURPOSE), interpreters
-    )
+    command = connections.start(host, remote_command(interpreters), _PURPOSE, outlived=True)
+    return HostPython(host, command, interpreters)
 
 
 def start_local_python(python: str) -> HostPython:

@@ -78,14 +78,14 @@ class SlurmNodes(ListedHosts):
         self._noticed = noticed
         self._environ = srun_environment(os.environ, allocation.job)
 
-    def start(self, host: str, command: str, purpose: str) -> Step:
+    def start(self, host: str, command: str, purpose: str, *, outlived: bool = False) -> Step:
         """See `Connections.start`."""
-        source = Path(on_node.__file__).read_text(encoding="utf-8")
-        srun = [
-            *srun_line(self._allocation, self._allocation.node(host), self._options),
-            *python_line(source, [command, ""], self._interpreters),
-        ]
-        return Step(host, srun, self._environ, purpose, self._noticed)
+        words = ["sh", "-c", command]
+        if outlived:
+            source = Path(on_node.__file__).read_text(encoding="utf-8")
+            words = python_line(source, [command, ""], self._interpreters)
+        srun = srun_line(self._allocation, self._allocation.node(host), self._options)
+        return Step(host, [*srun, *words], self._environ, purpose, self._noticed)
 
     def _look_up(self) -> Callable[[str], str]:
         there = {node.name for node in self._allocation.nodes}

@@ -73,7 +73,9 @@ class SshHosts(AbstractContextManager["SshHosts"]):
         """See `Connections.names`."""
         return tuple(name for name in self._hosts if name in self._connections)
 
-    def start(self, host: str, command: str, purpose: str) -> RemoteProcess:
+    def start(
+        self, host: str, command: str, purpose: str, *, outlived: bool = False
+    ) -> RemoteProcess:
         """See `Connections.start`."""
         return RemoteProcess(host, command, self.transport(host), _OPEN_TIMEOUT_S, purpose)
 
