@@ -7,8 +7,8 @@ DEBIAN := gcc libc6-dev python3-dev
 # Chromium opens what `psclust report` writes (110 MB to download).
 TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish prometheus chromium
 
-# Tests wait more than they compute: one more process than there are cores.
-SPREAD := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist worksteal
+# Tests wait more than they compute: two more processes than there are cores.
+SPREAD := -n $(shell echo $$(($$(nproc) + 2))) --maxprocesses 4 --dist worksteal
 
 # As pip does for users: tests start psclust some thousand times, and Python may be told to write no bytecode by itself.
 COMPILED = $(BIN)/python -m compileall -q psclust
