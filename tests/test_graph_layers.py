@@ -1,9 +1,11 @@
-"""The architecture inside `replication`, read from the source: no two of its folders import each
-other, and what is private of TensorFlow's is used in one file."""
+"""The architecture inside `replication` and `native`, read from the source: no two folders of the
+one and no two files of the other import each other, and what is private of TensorFlow's is used in
+one file."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -84,6 +86,17 @@ def test_no_folder_imports_its_sibling_in_a_circle() -> None:
     assert set(imported) > {"sync", "towers", "passes"}
     assert circle(imported) == []
     assert circle({**imported, "towers": {"sync"}}) != []
+
+
+def test_no_file_of_c_includes_another_in_a_circle() -> None:
+    """A source and its header are one file here."""
+    included: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "native").glob("*.[ch]")):
+        found = re.findall(r'^#include "(\w+)\.h"', path.read_text(encoding="utf-8"), re.M)
+        included.setdefault(path.stem, set()).update(set(found) - {path.stem})
+    assert included["wire"] >= {"connection"}
+    assert circle(included) == []
+    assert circle({**included, "kernels": {"wire"}}) != []
 
 
 def test_private_names_of_tensorflow_are_used_in_one_file() -> None:

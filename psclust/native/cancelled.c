@@ -1,4 +1,5 @@
 #include "cancelled.h"
+#include "clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

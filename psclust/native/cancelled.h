@@ -4,7 +4,7 @@
 #ifndef PSCLUST_CANCELLED_H
 #define PSCLUST_CANCELLED_H
 
-#include "wire.h"
+#include "kernels.h"
 
 /* own: by TensorFlow, here, so that others are to be told. */
 INTERNAL void note_cancelled(int64_t step, int own);

@@ -8,7 +8,6 @@
 #include "connection.h"
 #include "cancelled.h"
 #include "lost_peer.h"
-#include "messages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -157,7 +156,7 @@ static void tell_that_it_is_cancelled(Connection *connection, int64_t step) {
         free(frame);
 }
 
-int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
+int send_message(const Pair *pair, Label label, TF_Tensor *tensor) {
     Connection *connection = use(pair);
     Frame *frame = calloc(1, sizeof *frame);
     int open = 0;
@@ -183,7 +182,7 @@ int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
     return open;
 }
 
-void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
+void receive_message(const Pair *pair, Label label, Waiter *waiter) {
     Connection *connection = use(pair);
     if (connection == NULL) {
         waiter->failed(waiter, ABORTED, "there is no connection to the task that sends");

@@ -1,11 +1,10 @@
 /* The connections of psclust's wire: one TCP connection between two tasks that have greeted each
- * other, named by its pair until another takes its place or it ends. `wire_send` and `wire_receive`
- * of wire.h are here, too. */
+ * other, named by its pair until another takes its place or it ends. */
 #ifndef PSCLUST_CONNECTION_H
 #define PSCLUST_CONNECTION_H
 
 #include "channel.h"
-#include "wire.h"
+#include "messages.h"
 
 /* Begins all that one thread, the one that reads, polls. events: what epoll tells. */
 typedef struct Polled {
@@ -25,6 +24,11 @@ INTERNAL int open_connection(Channel channel, int accepted, const Pair *pair, in
 
 /* Whether the pair is connected, and the secret is that by which it was. */
 INTERNAL int is_connected(const Pair *pair, int64_t secret);
+
+/* Takes over the tensor, and returns before it has left. 0: the pair has no connection. */
+INTERNAL int send_message(const Pair *pair, Label label, TF_Tensor *tensor);
+
+INTERNAL void receive_message(const Pair *pair, Label label, Waiter *waiter);
 
 /* Ten times a second, by the thread that reads: ends what waits in runs that were cancelled, and
  * tells others. */

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "messages.h"
 #include "cancelled.h"
+#include "clock.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

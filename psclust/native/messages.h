@@ -2,11 +2,26 @@
 #ifndef PSCLUST_MESSAGES_H
 #define PSCLUST_MESSAGES_H
 
-#include "wire.h"
+#include "kernels.h"
 
 #include <pthread.h>
 
-enum { BUCKETS = 256 };
+enum { BUCKETS = 256, MOST_DIMENSIONS = 8 };
+
+/* A message is for one op of one run: TensorFlow gives a run the same step number in all tasks.
+ * key: not negative. */
+typedef struct {
+    int64_t step, key;
+} Label;
+
+/* Either `come` or `failed` is called, once, from any thread. */
+typedef struct Waiter {
+    /* The tensor is then the callee's. */
+    void (*come)(struct Waiter *, TF_Tensor *);
+    void (*failed)(struct Waiter *, int code, const char *reason);
+    /* Whether its run was cancelled; called ten times a second. */
+    int (*unwanted)(struct Waiter *);
+} Waiter;
 
 /* What comes before the values. */
 typedef struct {

@@ -14,6 +14,7 @@
  * them takes no memory and no descriptor that a task needs. */
 #define _GNU_SOURCE
 #include "wire.h"
+#include "clock.h"
 #include "connection.h"
 #include "forwarded.h"
 #include "variables.h"

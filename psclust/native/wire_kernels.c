@@ -12,6 +12,7 @@
  * A receive fails with Aborted when the connection ends (TensorFlow handles Unavailable itself),
  * and when its run is cancelled. */
 #define _GNU_SOURCE
+#include "connection.h"
 #include "forwarded.h"
 #include "tensorflow_private.h"
 #include "wire.h"
@@ -57,7 +58,7 @@ static void receive(void *kernel, Context *context, void *done) {
         abort();
     *made = (Receive){{come, failed, unwanted}, context, copy_of(done)};
     if (is_known(context))
-        wire_receive(&given->pair, (Label){tf.step(context), given->key}, &made->waiter);
+        receive_message(&given->pair, (Label){tf.step(context), given->key}, &made->waiter);
     else
         failed(&made->waiter, INVALID_ARGUMENT, "psclust's wire does not fit this TensorFlow");
 }
@@ -70,7 +71,7 @@ static void send_value(void *kernel, Context *context) {
         fail(status, INVALID_ARGUMENT, "psclust's wire takes tensors of eight dimensions at most");
         tf.delete_tensor(value);
     } else if (tf.code(status) == 0 &&
-               !wire_send(&given->pair, (Label){tf.step(context), given->key}, value)) {
+               !send_message(&given->pair, (Label){tf.step(context), given->key}, value)) {
         fail(status, ABORTED, "there is no connection to %s", given->pair.peer);
     }
     end(context, status, NULL, 0);

@@ -9,8 +9,9 @@
  *
  * Tensors are those of this file, which ends the program where TensorFlow would end its process. */
 #define _GNU_SOURCE
-#include "messages.h"
+#include "connection.h"
 #include "variables.h"
+#include "wire.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -203,7 +204,7 @@ static void expect(const Pair *pair, Label label, int dropped, atomic_int *done)
     Expected *made = new_expected(label);
     made->done = done;
     made->unwanted = dropped;
-    wire_receive(pair, label, &made->waiter);
+    receive_message(pair, label, &made->waiter);
 }
 
 /* A peer that is no task: it knows the secret, and says what it likes. */
@@ -331,7 +332,7 @@ static void send_frames(int64_t count, uint64_t seed) {
             Expected *made = new_expected(header.label);
             made->unwanted = below(&state, 10) == 0;
             made->spoilt = spoilt || ends_early;
-            wire_receive(&ours, made->label, &made->waiter);
+            receive_message(&ours, made->label, &made->waiter);
         }
         if (spoilt) {
             spoil(&header, &state);
@@ -379,7 +380,7 @@ static void send_unasked(int64_t size, int64_t labels) {
     for (Label label = {1, 0}; label.step <= 100; label.step++, asked++) {
         Expected *made = new_expected(label);
         made->spoilt = 1;
-        wire_receive(&ours, label, &made->waiter);
+        receive_message(&ours, label, &made->waiter);
         header.label = label;
         REQUIRE(say(fd, &header, sizeof header, &state));
         REQUIRE(say(fd, values, (size_t)size, &state));
@@ -449,14 +450,14 @@ static void make_step(const Pair *out, const Pair *back, uint64_t *state) {
     atomic_int arrived = 0, returned = 0;
     if (below(state, 2)) { /* whichever is there first */
         expect(back, there, dropped, &arrived);
-        wire_send(out, there, value_of(there, size));
-    } else if (wire_send(out, there, value_of(there, size))) {
+        send_message(out, there, value_of(there, size));
+    } else if (send_message(out, there, value_of(there, size))) {
         expect(back, there, dropped, &arrived);
     } else {
         return;
     }
     expect(out, home, 0, &returned);
-    wire_send(back, home, value_of(home, size)); /* without a connection the other end fails */
+    send_message(back, home, value_of(home, size)); /* without a connection the other end fails */
     for (double limit = now() + 60; arrived == 0 || returned == 0;) {
         REQUIRE(now() < limit);
         usleep(100);
