@@ -13,6 +13,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -37,7 +38,8 @@ LAYOUT_VARIABLE = "PSCLUST_LAYOUT"
 """What the library reads while it is loaded: without it, it has no wire."""
 
 _SELF_TEST = os.path.join(os.path.dirname(__file__), "kernel_self_test.py")
-_SELF_TEST_S = 120.0
+SELF_TESTS_S = 30.0
+"""For all tests of a build: servers that wait for them have `deadlines.start`."""
 # Where a task listens is not where its test does.
 _NOT_FOR_TESTS = (
     "PSCLUST_BIND",
@@ -53,7 +55,7 @@ _NOT_FOR_TESTS = (
 def kernels_to_load(folder: str) -> Iterator[str | None]:
     """The path of the library, to be loaded inside, for the TensorFlow in `folder`; None if it
     could not be built, is not wanted, or does not fit."""
-    path = _built() if os.environ.get(VARIABLE) != "0" else None
+    path = wanted()
     fit = _fit(folder, path) if path else NOTHING
     before = os.environ.pop(LAYOUT_VARIABLE, None)
     os.environ.update(_layout_variable(fit.layout))
@@ -63,6 +65,16 @@ def kernels_to_load(folder: str) -> Iterator[str | None]:
         os.environ.pop(LAYOUT_VARIABLE, None)
         if before is not None:
             os.environ[LAYOUT_VARIABLE] = before
+
+
+def wanted() -> str | None:
+    """The path of the library; None if it could not be built, or is not wanted."""
+    if os.environ.get(VARIABLE) == "0":
+        return None
+    start = os.path.join(os.path.dirname(os.path.dirname(__file__)), "native", "_kernels")
+    return next(
+        (start + suffix for suffix in EXTENSION_SUFFIXES if os.path.exists(start + suffix)), None
+    )
 
 
 def fit_if_known(folder: str) -> Fit | None:
@@ -92,13 +104,6 @@ def _layout_variable(layout: Layout | None) -> dict[str, str]:
     return {LAYOUT_VARIABLE: str(layout)} if layout else {}
 
 
-def _built() -> str | None:
-    start = os.path.join(os.path.dirname(os.path.dirname(__file__)), "native", "_kernels")
-    return next(
-        (start + suffix for suffix in EXTENSION_SUFFIXES if os.path.exists(start + suffix)), None
-    )
-
-
 def _cache() -> str:
     home = xdg_folder(os.environ, "XDG_CACHE_HOME")
     return os.path.join(home or os.path.expanduser("~/.cache"), "psclust")
@@ -109,8 +114,9 @@ def _fit(folder: str, kernels: str) -> Fit:
 
 
 def _tested(folder: str, kernels: str) -> Fit:
-    """Tests, and keeps the result; of several processes one does. Where it cannot be kept, they are
-    taken not to fit."""
+    """Tests, and keeps the result; of several processes one does. Where it cannot be kept, or a
+    busy machine takes too long, they are taken not to fit for now."""
+    due = time.monotonic() + SELF_TESTS_S
     build = build_of(os.path.join(folder, LIBRARY))
     if build is None:
         return NOTHING
@@ -121,29 +127,26 @@ def _tested(folder: str, kernels: str) -> Fit:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (known := fit_if_known(folder)) is not None:
                 return known
-            fit = next(fit for fit in FITS if not fit.kernels or _passes(fit, folder, kernels))
+            fit = next(fit for fit in FITS if not fit.kernels or _passes(fit, folder, kernels, due))
             with open(f"{result}.new", "w", encoding="ascii") as file:
                 file.write(str(fit))
             os.replace(f"{result}.new", result)
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return NOTHING
     return fit_if_known(folder) or NOTHING
 
 
-def _passes(fit: Fit, folder: str, kernels: str) -> bool:
+def _passes(fit: Fit, folder: str, kernels: str, due: float) -> bool:
     env = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_TESTS}
-    try:
-        return (
-            subprocess.run(
-                [sys.executable, _SELF_TEST, kernels, folder],
-                env={**env, **_layout_variable(fit.layout), "CUDA_VISIBLE_DEVICES": ""},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_SELF_TEST_S,
-                check=False,
-            ).returncode
-            == 0
-        )
-    except subprocess.TimeoutExpired:
-        return False
+    return (
+        subprocess.run(
+            [sys.executable, _SELF_TEST, kernels, folder],
+            env={**env, **_layout_variable(fit.layout), "CUDA_VISIBLE_DEVICES": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=max(0.0, due - time.monotonic()),
+            check=False,
+        ).returncode
+        == 0
+    )

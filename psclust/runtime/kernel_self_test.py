@@ -9,18 +9,21 @@ need that layout (`native/tensorflow_private.c`). Imports nothing of psclust."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
 import time
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
 _WAIT_S = 0.5
-_LATE_S = 20  # after which the process is ended by a signal: a run waits for ever
+_LATE_S = 10  # after which the process is ended by a signal: a run waits for ever
 
 
 def main(kernels: str, folder: str) -> bool:
     """Whether they fit."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.path.append(os.path.dirname(folder))
     import tensorflow as tf
 

@@ -13,7 +13,7 @@ from psclust.replication import kernels
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.places import BuildAgain
 from psclust.replication.wire.own_wire import Unreachable, allow_own_wire, connect_by
-from psclust.runtime.kernel_library import fit_if_known, has_wire
+from psclust.runtime.kernel_library import SELF_TESTS_S, fit_if_known, has_wire, wanted
 from psclust.train.job import Job
 from psclust.train.task_context import TaskContext, task_of
 
@@ -65,7 +65,7 @@ def without(job: Job, reason: Exception) -> Job:
 def choose_kernels(context: TaskContext, wire_dtype: str, loaded: Any, folder: str) -> None:
     """Makes the current graph use psclust's own kernels, and its own wire, if it is for a cluster
     and they may be there. loaded: the kernels' ops here, None if there are none. folder: of the
-    TensorFlow that is here; the chief says so if they do not fit it."""
+    TensorFlow that is here; the chief says so if they do not fit it, or could not be tested."""
     if context.task is None or not context.kernels:
         return
     if loaded is not None:
@@ -84,6 +84,14 @@ def choose_kernels(context: TaskContext, wire_dtype: str, loaded: Any, folder: s
             lacking,
             tf.__version__,
             instead,
+        )
+    elif fit is None and context.is_chief and wanted():
+        LOG.info(
+            "psclust's kernels and its own wire were not tested with this build of TensorFlow, "
+            "which says that it is %s, within %g s: TensorFlow's ops and wire are used; "
+            "the next run tests them again",
+            tf.__version__,
+            SELF_TESTS_S,
         )
     elif loaded is None and wire_dtype == "int8":
         LOG.info("%s", kernels.Missing(str(context.task)))

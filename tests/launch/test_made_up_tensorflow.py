@@ -44,7 +44,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path(spec.origin).parent,
         packages / "tensorflow",
         copy_function=os.symlink,
-        ignore=shutil.ignore_patterns("include", "__pycache__"),
+        ignore=shutil.ignore_patterns("include"),
     )
     versions = packages / "tensorflow" / "python" / "framework" / "versions.py"
     text = versions.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import psclust
 from psclust.runtime import kernel_library as module
 from psclust.runtime.kernel_library import (
     LAYOUT_VARIABLE,
+    SELF_TESTS_S,
     VARIABLE,
     fit_if_known,
     kernels_to_load,
@@ -144,6 +146,15 @@ def test_another_build_is_tested_once_in_a_process_of_its_own(cache: Path, other
 
 
 @pytest.mark.process
+def test_a_machine_that_takes_too_long_tests_again(
+    cache: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SELF_TESTS_S", 0.0)
+    assert to_load(other) == (False, None)
+    assert fit_if_known(str(other)) is None
+
+
+@pytest.mark.process
 def test_where_no_result_can_be_kept_they_are_off(cache: Path, other: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     assert to_load(other) == (False, None)
@@ -186,4 +197,4 @@ def test_the_self_test_finds_a_layout_that_does_not_fit(cache: Path, name: str, 
 def passes(fit: Fit) -> bool:
     with kernels_to_load(str(_tensorflow())) as kernels:
         assert kernels is not None
-    return module._passes(fit, str(_tensorflow()), kernels)
+    return module._passes(fit, str(_tensorflow()), kernels, time.monotonic() + SELF_TESTS_S)

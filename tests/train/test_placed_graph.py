@@ -12,6 +12,7 @@ import tensorflow as tf
 import psclust
 from psclust.replication import kernels
 from psclust.replication.wire.own_wire import allowed_wire
+from psclust.runtime.kernel_library import wanted
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.tensorflow_builds import LIBRARY, build_of, result_file
 from psclust.train.placed_graph import choose_kernels
@@ -48,6 +49,20 @@ def test_the_chief_says_once_that_kernels_do_not_fit(
         assert kernels.in_use() is None
     assert len(caplog.records) == bool(said)
     assert said in caplog.text
+
+
+def test_the_chief_says_that_a_build_was_not_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if wanted() is None:
+        pytest.skip("psclust was installed without a C compiler")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copy(next(NATIVE.glob("_kernels.*so")), tmp_path / LIBRARY)
+    with caplog.at_level("INFO", logger="psclust"), tf.Graph().as_default():
+        choose_kernels(TaskContext(Task("worker", 0), CLUSTER), "int8", None, str(tmp_path))
+    assert len(caplog.records) == 1
+    assert "were not tested with this build of TensorFlow" in caplog.text
+    assert "the next run tests them again" in caplog.text
 
 
 def test_the_chief_says_that_kernels_fit_but_the_wire_does_not(
