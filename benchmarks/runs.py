@@ -4,6 +4,7 @@ steps that a training prints."""
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import signal
 import subprocess
@@ -31,6 +32,18 @@ def parser(doc: str | None, *, rounds: int | None = 3) -> argparse.ArgumentParse
         made.add_argument("--rounds", type=int, default=rounds)
     made.add_argument("--json", type=Path, help="also write every number to this file")
     return made
+
+
+def torch_on_hosts(text: str) -> str:
+    """The value of `--torch`. Raises ArgumentTypeError if hosts cannot run it."""
+    path = Path(text).absolute()
+    if path.is_relative_to("/tmp"):
+        raise argparse.ArgumentTypeError(
+            f"{path}: every host has a /tmp of its own; install it elsewhere"
+        )
+    if not os.access(path, os.X_OK):
+        raise argparse.ArgumentTypeError(f"{path}: there is no such program")
+    return str(path)
 
 
 def up(state: str, ps: int, workers: int, *more: str) -> list[str]:

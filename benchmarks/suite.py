@@ -28,6 +28,7 @@ from pathlib import Path
 
 import plots
 import rows
+import runs
 from measured_page import fill
 
 HERE = Path(__file__).parent
@@ -62,7 +63,7 @@ def main() -> None:
     which.add_argument("--only", nargs="*", default=list(BENCHMARKS), choices=list(BENCHMARKS))
     which.add_argument("--quick", action="store_true", help="the main rows, in five minutes")
     parser.add_argument("--rounds", type=int, help="of those benchmarks that have rounds")
-    parser.add_argument("--torch", help="an interpreter with PyTorch")
+    parser.add_argument("--torch", type=runs.torch_on_hosts, help="an interpreter with PyTorch")
     options = parser.parse_args()
     torch = ["--torch", options.torch] if options.torch else []
     rounds = ["--rounds", str(options.rounds)] if options.rounds else []

@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument(
         "--torch",
+        type=runs.torch_on_hosts,
         help="an interpreter with PyTorch; without it DistributedDataParallel is left out",
     )
     options = parser.parse_args()

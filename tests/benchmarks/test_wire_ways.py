@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -58,3 +60,17 @@ def test_best_shards_are_larger_on_faster_links_and_for_fewer_bytes(ways: Module
     assert "--max-shard-bytes 256KB " in way.typed(1.0)
     assert "--max-shard-bytes 2MB " in way.typed(10.0)
     assert ways.best_shard(1.0, narrow=True) == "1MB"
+
+
+@pytest.mark.parametrize(
+    ("torch", "said"),
+    [("/tmp/venv/bin/python", "a /tmp of its own"), ("/nowhere/python", "no such program")],
+)
+def test_an_interpreter_that_hosts_lack_is_refused_before_anything_is_measured(
+    torch: str, said: str
+) -> None:
+    for name in ("suite.py", "wire.py"):
+        words = [sys.executable, BENCHMARKS / name, "--torch", torch]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
