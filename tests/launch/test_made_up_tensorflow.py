@@ -107,11 +107,12 @@ def test_it_is_tested_once_and_all_that_fits_is_used(
             "its own wire does not",
             marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             NOTHING,
             "psclust's kernels and its own wire do not fit this build of TensorFlow, which says "
             "that it is 2.99.0: TensorFlow's ops and wire are used",
             "psclust's kernels and its own wire do not fit",
+            marks=pytest.mark.long,
         ),
     ],
     ids=str,

@@ -20,6 +20,7 @@ from ways import Train
 import psclust
 from psclust.errors import PsclustError
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
+from psclust.train.checkpoints.patience import patiently
 from psclust.train.session import system_reason
 
 pytestmark = pytest.mark.tensorflow
@@ -174,8 +175,9 @@ def _small_disk(folder: Path, size: str) -> Iterator[None]:
 
 
 def test_a_disk_that_the_next_checkpoint_will_fill_is_told_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(patiently.__kwdefaults__, "patience_s", 1.0)
     def loss(features: Any) -> Any:
         return tf.reduce_mean(toys.zeros("weights", [1 << 18])) * features
 
