@@ -25,7 +25,7 @@ from psclust.spec.tensorflow_builds import (
     result_file,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 
 TRAIN = ["--ps", "1", "--workers", "2", DIGITS, "--max-steps", "40"]
 
@@ -77,7 +77,6 @@ def kept(bed: CommandBed, environment: Path) -> Path:
     return Path(result_file(build, str(Path(bed.environ["XDG_CACHE_HOME"]) / "psclust")))
 
 
-@pytest.mark.long
 def test_it_is_tested_once_and_all_that_fits_is_used(
     made_up: CommandBed, environment: Path
 ) -> None:
@@ -100,19 +99,17 @@ def test_it_is_tested_once_and_all_that_fits_is_used(
 @pytest.mark.parametrize(
     ("fit", "said_by_chief", "row"),
     [
-        pytest.param(
+        (
             Fit(True),
             "psclust's own wire does not fit this build of TensorFlow, which says that it is "
             "2.99.0: TensorFlow's wire is used",
             "its own wire does not",
-            marks=pytest.mark.long,
         ),
-        pytest.param(
+        (
             NOTHING,
             "psclust's kernels and its own wire do not fit this build of TensorFlow, which says "
             "that it is 2.99.0: TensorFlow's ops and wire are used",
             "psclust's kernels and its own wire do not fit",
-            marks=pytest.mark.long,
         ),
     ],
     ids=str,
@@ -132,7 +129,6 @@ def test_what_does_not_fit_is_off_and_said_once(
     assert row in " ".join(said.split())
 
 
-@pytest.mark.long
 def test_tasks_that_are_executed_find_psclust_which_that_python_lacks(
     made_up: CommandBed,
 ) -> None:

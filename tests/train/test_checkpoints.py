@@ -178,6 +178,7 @@ def test_a_disk_that_the_next_checkpoint_will_fill_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(patiently.__kwdefaults__, "patience_s", 1.0)
+
     def loss(features: Any) -> Any:
         return tf.reduce_mean(toys.zeros("weights", [1 << 18])) * features
 
